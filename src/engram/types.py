@@ -1,4 +1,4 @@
-"""The shapes that travel between rooms: what an adversary said, what it was measured to be worth, and who may ask. No logic."""
+"""The shapes that travel between rooms: what an adversary said, and what it was measured to be worth. No logic."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ Evidence = Scores | Recovered | Copied
 
 @dataclass(frozen=True)
 class Finding:
-    """A measured value with its interval and what it rests on. `value` is None where the records cannot tell, with the reason."""
+    """A measured value, its interval, and what it rests on; None with a reason where the records cannot tell."""
 
     metric: str
     value: float | None
