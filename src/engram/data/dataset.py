@@ -28,7 +28,9 @@ class Dataset:
         return Dataset(self.x[rows], self.y[rows], self.classes, self.name)
 
 
-def dataset(x: npt.ArrayLike, y: npt.ArrayLike, *, classes: tuple[str, ...] | None = None, name: str = "unnamed") -> Dataset:
+def dataset(
+    x: npt.ArrayLike, y: npt.ArrayLike, *, classes: tuple[str, ...] | None = None, name: str = "unnamed"
+) -> Dataset:
     """A `Dataset` from two arrays, checked: finite records, whole-number labels in range, equal lengths."""
     x, y = np.asarray(x), np.asarray(y)
     check.same_length(records=x, labels=y)
