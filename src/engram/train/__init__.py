@@ -1,0 +1,24 @@
+"""How a model comes to be: the `Recipe`, and the one loop that plays it."""
+
+from engram.train.loop import fit, fit_many
+from engram.train.losses import CrossEntropy
+from engram.train.optimisers import SGD, Adam, Cosine
+from engram.train.recipe import Fresh, Given, Patience, Recipe
+from engram.train.sampling import Batches, FullBatch
+from engram.train.stack import Stack
+
+__all__ = [
+    "SGD",
+    "Adam",
+    "Batches",
+    "Cosine",
+    "CrossEntropy",
+    "Fresh",
+    "FullBatch",
+    "Given",
+    "Patience",
+    "Recipe",
+    "Stack",
+    "fit",
+    "fit_many",
+]

@@ -1,0 +1,152 @@
+"""The one training loop. It plays a recipe on one model, or on many at once, and does not know which."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from engram.data.dataset import Dataset
+from engram.seed import Seed
+from engram.train.recipe import Given, Patience, Recipe
+from engram.train.stack import Device, Single, Stack
+from engram.types import Ints, Track, quiet
+
+Models = Single | Stack
+
+
+def fit(recipe: Recipe, data: Dataset, *, seed: Seed, device: Device = "cpu", track: Track = quiet) -> nn.Module:
+    """A model trained on all of `data`, in evaluation mode.
+
+    `recipe.after` is not part of the module: it is applied where the model answers (`engram.signals.released`).
+    """
+    models = fit_many(recipe, data, np.arange(len(data))[None], [seed], stacked=False, device=device, track=track)
+    assert isinstance(models, Single)
+    return models.module.eval()
+
+
+def fit_many(
+    recipe: Recipe,
+    data: Dataset,
+    rows: Ints,  # [model, record] which records each model is given
+    seeds: Sequence[Seed],  # [model]
+    *,
+    stacked: bool = True,
+    device: Device = "cpu",
+    track: Track = quiet,
+) -> Models:
+    """One model for each line of `rows`, in evaluation mode; `stacked=False` takes exactly one."""
+    if not rows.shape[1]:
+        raise ValueError("a model needs at least one training record, got none")
+    modules = (_started(recipe, seed) for seed in seeds)
+    models = Stack(modules, len(seeds), device) if stacked else Single(next(modules), device)
+    with _seeded(seeds[0].child("noise"), device):
+        x, y = torch.as_tensor(data.x, device=device), torch.as_tensor(data.y, device=device)
+        _play(recipe, models, _Feed(x, y, rows), seeds, track)
+    models.train(False)
+    return models
+
+
+def _play(recipe: Recipe, models: Models, feed: _Feed, seeds: Sequence[Seed], track: Track) -> None:
+    streams = [seed.child("batches").numpy() for seed in seeds]
+    optimiser = recipe.optimiser(models.flat.values)
+    watch = None
+    if recipe.stop:
+        feed, held = feed.cut(recipe.stop.held_out)
+        watch = _Watch(recipe.stop, held, models)
+    models.train(True)
+    for epoch in track(range(recipe.epochs), "training"):
+        if schedule := recipe.optimiser.schedule:
+            optimiser.param_groups[0]["lr"] = recipe.optimiser.rate * schedule(epoch / recipe.epochs)
+        for positions in recipe.sampler(streams, feed.records):
+            x, y, shared = feed(positions)
+            for change in recipe.before:
+                x = change(x)
+            losses = recipe.loss(models(x, shared=shared), y.expand(models.count, -1))  # [model, record]
+            models.backward(losses.mean(1).sum())
+            optimiser.step()
+        if watch and watch.enough(models, recipe):
+            break
+    if watch:
+        watch.restore(models)
+
+
+class _Feed:
+    """The records of each model, on the device."""
+
+    def __init__(self, x: Tensor, y: Tensor, rows: Ints) -> None:
+        self.x, self.y, self.rows = x, y, rows  # rows: [model, record]
+        self.records = rows.shape[1]
+        self._all: tuple[Tensor, Tensor, bool] | None = None
+
+    def __call__(self, positions: Ints | None) -> tuple[Tensor, Tensor, bool]:
+        """Records, labels, and whether all models share them. No positions: all records, gathered once and kept."""
+        if positions is not None:
+            return self._gather(np.take_along_axis(self.rows, positions, 1), len(self.rows) == 1)
+        if self._all is None:
+            self._all = self._gather(self.rows, bool((self.rows == self.rows[:1]).all()))
+        return self._all
+
+    def _gather(self, rows: Ints, shared: bool) -> tuple[Tensor, Tensor, bool]:
+        index = torch.as_tensor(rows[0] if shared else rows, device=self.x.device)
+        return self.x[index], self.y[index], shared
+
+    def cut(self, share: float) -> tuple[_Feed, _Feed]:
+        """Without the last `share` of each model's records, and those alone."""
+        kept = self.records - max(1, round(share * self.records))
+        if not kept:
+            raise ValueError(f"{self.records} training records are too few to hold some out; train without `stop`")
+        return _Feed(self.x, self.y, self.rows[:, :kept]), _Feed(self.x, self.y, self.rows[:, kept:])
+
+
+class _Watch:
+    """Keeps the best weights of each model by its loss on held-out records. A stopped model's later steps are dropped."""
+
+    def __init__(self, rule: Patience, held: _Feed, models: Models) -> None:
+        self.patience, self.held = rule.epochs, held
+        self.best = torch.full((models.count,), torch.inf)
+        self.bad = torch.zeros(models.count, dtype=torch.int64)
+        self.kept = {name: w.clone() for name, w in models.weights().items()}
+
+    def enough(self, models: Models, recipe: Recipe) -> bool:
+        """True once no model has improved for longer than the patience."""
+        loss = self._loss(models, recipe)
+        better = (loss < self.best) & (self.bad <= self.patience)
+        self.best = torch.where(better, loss, self.best)
+        self.bad = torch.where(better, 0, self.bad + 1)
+        for name, w in models.weights().items():
+            mask = better.to(w.device).view(-1, *[1] * (w.ndim - 1))
+            self.kept[name].copy_(torch.where(mask, w, self.kept[name]))
+        return bool((self.bad > self.patience).all())
+
+    def restore(self, models: Models) -> None:
+        for name, w in models.weights().items():
+            w.copy_(self.kept[name])
+
+    def _loss(self, models: Models, recipe: Recipe) -> Tensor:
+        models.train(False)
+        x, y, shared = self.held(None)
+        with torch.no_grad():
+            loss = recipe.loss(models(x, shared=shared), y.expand(models.count, -1)).mean(1).cpu()
+        models.train(True)
+        return loss
+
+
+def _started(recipe: Recipe, seed: Seed) -> nn.Module:
+    with _seeded(seed.child("start"), "cpu"):
+        module = recipe.build()
+    if isinstance(recipe.start, Given):
+        module.load_state_dict(dict(recipe.start.weights))
+    return module
+
+
+@contextlib.contextmanager
+def _seeded(seed: Seed, device: Device) -> Iterator[None]:
+    """Torch layers draw initial weights and dropout masks from the global stream: borrow it, and give it back as it was."""
+    device = torch.device(device)
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.manual_seed(seed.number)  # noqa: TID251  inside fork_rng: nobody outside sees it
+        yield

@@ -1,0 +1,46 @@
+"""Optimisers, as what they are set to. Each acts on every number alone, so one step on stacked models is a step on each."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Cosine:
+    """The rate falls along half a cosine, from its full value to zero at the end of training."""
+
+    def __call__(self, progress: float) -> float:
+        return 0.5 * (1 + math.cos(math.pi * progress))
+
+
+@dataclass(frozen=True)
+class Adam:
+    """`weight_decay` is added to the gradient (L2), as in the 2015 paper; `decoupled` makes it AdamW."""
+
+    rate: float = 1e-3
+    betas: tuple[float, float] = (0.9, 0.999)
+    weight_decay: float = 0.0
+    decoupled: bool = False
+    schedule: Cosine | None = None
+
+    def __call__(self, parameter: Tensor) -> torch.optim.Optimizer:
+        kind = torch.optim.AdamW if self.decoupled else torch.optim.Adam
+        return kind([parameter], self.rate, self.betas, weight_decay=self.weight_decay, fused=True)
+
+
+@dataclass(frozen=True)
+class SGD:
+    rate: float = 0.1
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    nesterov: bool = False
+    schedule: Cosine | None = None
+
+    def __call__(self, parameter: Tensor) -> torch.optim.Optimizer:
+        return torch.optim.SGD(
+            [parameter], self.rate, self.momentum, weight_decay=self.weight_decay, nesterov=self.nesterov, fused=True
+        )
