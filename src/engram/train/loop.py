@@ -41,9 +41,9 @@ def fit_many(
     """One model for each line of `rows`, in evaluation mode; `stacked=False` takes exactly one."""
     if not rows.shape[1]:
         raise ValueError("a model needs at least one training record, got none")
-    modules = (_started(recipe, seed) for seed in seeds)
+    modules = (started(recipe, seed) for seed in seeds)
     models = Stack(modules, len(seeds), device) if stacked else Single(next(modules), device)
-    with _seeded(seeds[0].child("noise"), device):
+    with seeded(seeds[0].child("noise"), device):
         x, y = torch.as_tensor(data.x, device=device), torch.as_tensor(data.y, device=device)
         _play(recipe, models, _Feed(x, y, rows), seeds, track)
     models.train(False)
@@ -55,7 +55,7 @@ def _play(recipe: Recipe, models: Models, feed: _Feed, seeds: Sequence[Seed], tr
     optimiser = recipe.optimiser(models.flat.values)
     watch = None
     if recipe.stop:
-        feed, held = feed.cut(recipe.stop.held_out)
+        feed, held = feed.cut(recipe.stop.held_out, [seed.child("held out").numpy() for seed in seeds])
         watch = _Watch(recipe.stop, held, models)
     models.train(True)
     for epoch in track(range(recipe.epochs), "training"):
@@ -94,12 +94,13 @@ class _Feed:
         index = torch.as_tensor(rows[0] if shared else rows, device=self.x.device)
         return self.x[index], self.y[index], shared
 
-    def cut(self, share: float) -> tuple[_Feed, _Feed]:
-        """Without the last `share` of each model's records, and those alone."""
+    def cut(self, share: float, streams: Sequence[np.random.Generator]) -> tuple[_Feed, _Feed]:
+        """Without a random `share` of each model's records, and those alone."""
         kept = self.records - max(1, round(share * self.records))
         if not kept:
             raise ValueError(f"{self.records} training records are too few to hold some out; train without `stop`")
-        return _Feed(self.x, self.y, self.rows[:, :kept]), _Feed(self.x, self.y, self.rows[:, kept:])
+        rows = np.stack([stream.permutation(own) for stream, own in zip(streams, self.rows, strict=True)])
+        return _Feed(self.x, self.y, rows[:, :kept]), _Feed(self.x, self.y, rows[:, kept:])
 
 
 class _Watch:
@@ -135,8 +136,9 @@ class _Watch:
         return loss
 
 
-def _started(recipe: Recipe, seed: Seed) -> nn.Module:
-    with _seeded(seed.child("start"), "cpu"):
+def started(recipe: Recipe, seed: Seed) -> nn.Module:
+    """The network before its first step; the global random state is left as it was."""
+    with seeded(seed.child("start"), "cpu"):
         module = recipe.build()
     if isinstance(recipe.start, Given):
         module.load_state_dict(dict(recipe.start.weights))
@@ -144,7 +146,7 @@ def _started(recipe: Recipe, seed: Seed) -> nn.Module:
 
 
 @contextlib.contextmanager
-def _seeded(seed: Seed, device: Device) -> Iterator[None]:
+def seeded(seed: Seed, device: Device) -> Iterator[None]:
     """Torch layers draw initial weights and dropout masks from the global stream: borrow it, and give it back as it was."""
     device = torch.device(device)
     with torch.random.fork_rng([device] if device.type == "cuda" else []):

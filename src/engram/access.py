@@ -1,0 +1,146 @@
+"""What an adversary may ask. A handle has only its own calls, counts them, and never holds the truth.
+
+    Probabilities  the model answers with a probability for every class; hence also with a label
+    Labels         it answers with a label, and with nothing else
+
+Each carries `Knowledge`: what this adversary knows besides. Shadow models are the adversary's own work: it trains them
+from the recipe it knows, so whoever attacks a defended model copies the defence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engram.data.dataset import Dataset
+from engram.population import Asked, Population, paired, population
+from engram.seed import Seed
+from engram.signals import STANDARD, Signal, View, as_is, shown
+from engram.train.recipe import Recipe
+from engram.train.stack import Device
+from engram.types import Array, Chunks, Floats, Ints, Track, quiet
+
+Answer = Callable[[Tensor], Tensor]  # records -> released probabilities, [record, class]
+
+
+class OutOfQueries(Exception):
+    """The query budget is spent. What was learned until then still counts."""
+
+
+class Unknown(ValueError):
+    """The attack needs something that this adversary does not know."""
+
+
+@dataclass(frozen=True, eq=False)
+class Knowledge:
+    """What the adversary knows besides what it may ask. Granted by the target, printed in each finding."""
+
+    recipe: Recipe | None = None  # how the model was trained
+    others: Dataset | None = None  # more records of the same source, none of them a candidate
+
+    def __str__(self) -> str:
+        recipe = "the training recipe" if self.recipe else "not how it was trained"
+        others = f", {len(self.others)} other records of the source" if self.others is not None else ""
+        return f"the candidate records and their labels, {recipe}{others}"
+
+
+@dataclass(frozen=True, eq=False)
+class Lab:
+    """Where the adversary trains its own models: the stream they start from, where they run, and on what."""
+
+    seed: Seed
+    chunks: Chunks
+    device: Device = "cpu"
+
+
+class Handle:
+    """What every adversary has: candidate records, knowledge, shadows of its own. Final handles add what may be asked."""
+
+    def __init__(
+        self, records: Dataset, answer: Answer, *, knowledge: Knowledge, lab: Lab, budget: int | None = None
+    ) -> None:
+        self.records = records
+        self.ids: Ints = np.arange(len(records))
+        self.knowledge = knowledge
+        self.budget = budget  # queries that may be asked in all; None: any number
+        self.queries = 0
+        self._answer = answer
+        self._lab = lab
+
+    def population(
+        self,
+        shadows: int,
+        *,
+        views: Sequence[View] = (as_is,),
+        signals: Sequence[Signal] = tuple(STANDARD.values()),
+        track: Track = quiet,
+    ) -> Population:
+        """Shadow models of the known recipe, each trained on a random half of all records the adversary holds.
+
+        All attacks on one target share their shadows: the first that asks trains them.
+        """
+        if self.knowledge.recipe is None:
+            raise Unknown(
+                "shadow models need the training recipe, and this adversary does not know it; give the target one"
+            )
+        pool = _together(self.records, self.knowledge.others)
+        return population(
+            self.knowledge.recipe,
+            pool,
+            paired(shadows, len(pool), self._lab.seed),
+            seed=self._lab.seed,
+            chunks=self._lab.chunks,
+            asked=Asked(tuple(signals), tuple(views)),
+            records=len(self.records),
+            device=self._lab.device,
+            track=track,
+        )
+
+    def _ask(self, x: Array | Tensor) -> Tensor:
+        if self.budget is not None and self.queries + len(x) > self.budget:
+            raise OutOfQueries(
+                f"{len(x)} more queries were asked, {self.budget - self.queries} of {self.budget} are left"
+            )
+        self.queries += len(x)
+        return self._answer(torch.as_tensor(x, device=self._lab.device))
+
+
+class Labels(Handle):
+    """The model answers with the label it finds most probable."""
+
+    def labels(self, x: Array) -> Ints:
+        """[record]"""
+        found: Ints = shown(self._ask(x)).cpu().numpy()
+        return found
+
+
+class Probabilities(Handle):
+    """The model answers with the probability of every class, in float64."""
+
+    def probabilities(self, x: Array) -> Floats:
+        """[record, class]"""
+        found: Floats = self._ask(x).cpu().numpy()
+        return found
+
+    def signal(self, signal: Signal, views: Sequence[View] = (as_is,)) -> Floats:
+        """A signal of the target on the candidate records, [view, record]; costs one query for each."""
+        x = torch.as_tensor(self.records.x, device=self._lab.device)
+        y = torch.as_tensor(self.records.y, device=self._lab.device)
+        return torch.stack([signal(self._ask(view(x)), y) for view in views]).cpu().numpy()
+
+
+IMPLIES: dict[type[Handle], tuple[type[Handle], ...]] = {
+    Labels: (Labels,),
+    Probabilities: (Probabilities, Labels),
+}
+
+
+def _together(records: Dataset, others: Dataset | None) -> Dataset:
+    if others is None:
+        return records
+    x, y = np.concatenate([records.x, others.x]), np.concatenate([records.y, others.y])
+    return Dataset(x, y, records.classes, records.name)

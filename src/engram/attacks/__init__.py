@@ -1,0 +1,48 @@
+"""The attacks, by name. A new one is a file in this folder, a test, and a line in this table.
+
+An attack is a frozen dataclass of its knobs, called as `attack(handle, seed=..., track=...)`. It says what it `asks`
+for, which of the report's `question`s it answers, and its `paper`. Packages may add attacks through the entry point
+group "engram.attacks".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import importlib.metadata
+from collections.abc import Mapping
+from typing import Any
+
+from engram import check
+from engram.types import Attack
+
+ATTACKS = {
+    "bavaria": "engram.attacks.bavaria:BaVarIA",
+    "confidence": "engram.attacks.thresholds:Confidence",
+    "entropy": "engram.attacks.thresholds:Entropy",
+    "gap": "engram.attacks.gap:Gap",
+    "lira": "engram.attacks.lira:LiRA",
+    "modified-entropy": "engram.attacks.thresholds:ModifiedEntropy",
+    "rmia": "engram.attacks.rmia:RMIA",
+}
+
+
+def kind(name: str) -> type[Any]:
+    """The class of an attack, ours or one that an installed package adds."""
+    places = {e.name: e.value for e in importlib.metadata.entry_points(group="engram.attacks")} | ATTACKS
+    module, _, cls = places[check.known("attack", name, places)].partition(":")
+    found: type[Any] = getattr(importlib.import_module(module), cls)
+    return found
+
+
+def attack(name: str, knobs: Mapping[str, Any] | None = None) -> Attack:
+    """An attack with these knobs; the others have their defaults.
+
+    >>> attack("lira", {"shadows": 16}).shadows
+    16
+    """
+    cls, knobs = kind(name), knobs or {}
+    for knob in knobs:
+        check.known(f"knob of {name}", knob, [f.name for f in dataclasses.fields(cls)])
+    made: Attack = cls(**knobs)
+    return made

@@ -1,0 +1,200 @@
+"""Attacks on a target, and on the same training with each defence: evidence first, then what it is worth, in a store.
+
+Everything that is finished is stored as it comes. The same audit, started again, goes on where it was.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+import engram
+from engram.access import Handle, Lab, OutOfQueries, Unknown
+from engram.attacks import attack as attack_named
+from engram.attacks import kind as attack_kind
+from engram.chunks.local import Local
+from engram.data import duplicates, fingerprint
+from engram.defences import defence as defence_named
+from engram.defences import knobs_of
+from engram.environment import environment
+from engram.measure import judge, proportion, shuffled, simultaneous
+from engram.seed import Seed
+from engram.signals import shown
+from engram.store import Run, Store, Told
+from engram.target import NotGranted, Target
+from engram.train import Recipe, fit_many
+from engram.train.loop import started
+from engram.types import Arrays, Attack, Bools, Evidence, Finding, Ints, Piece, Scores, Track, quiet
+
+Knobs = Mapping[str, Mapping[str, Any]]  # name of an attack or a defence -> its knobs
+UNDEFENDED = ""
+SHOWN = 12  # exposed records kept for each attack
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to try: which attacks, behind which defences, with which knobs."""
+
+    attacks: tuple[str, ...] = ("gap", "confidence", "entropy", "modified-entropy", "lira", "rmia", "bavaria")
+    defences: tuple[str, ...] = ()
+    knobs: Knobs = dataclasses.field(default_factory=dict)
+    seed: int = 0
+
+    def attack(self, name: str) -> Attack:
+        return attack_named(name, self.knobs.get(name))
+
+    def told(self) -> dict[str, Any]:
+        made = {name: dataclasses.asdict(self.attack(name)) for name in self.attacks}
+        guards = {name: {**knobs_of(name), **self.knobs.get(name, {})} for name in self.defences}
+        return {"attacks": made, "defences": guards, "seed": self.seed}
+
+
+def audit(
+    target: Target, plan: Plan | None = None, *, store: Store, command: Sequence[str] = (), track: Track = quiet
+) -> Run:
+    """Every attack of the plan, on the target and behind every defence; the finished run."""
+    plan = plan or Plan()
+    about = {
+        "command": list(command),
+        "target": _about(target),
+        **plan.told(),
+        "environment": environment(target.device),
+    }
+    run = store.begin(fingerprint("audit", engram.__version__, target.identity(), plan.told()), about)
+    truth = {"truth": target.member, "labels": target.records.y, "classes": np.array(target.records.classes)}
+    store.respond(run.id, truth)
+    refused: list[Finding] = []
+    for defence in (UNDEFENDED, *plan.defences):
+        arm = defended(target, defence, plan, store) if defence else target
+        store.respond(run.id, {f"correct/{defence}": _correct(arm)})
+        for name in plan.attacks:
+            if not store.told(run.id, attack=name, defence=defence):
+                refused += _attacked(arm, name, defence, plan, run, store, track)
+    store.respond(run.id, _exposed(target, store.told(run.id)))
+    store.judge(run.id, [*judged(store, run, Seed(plan.seed)), *refused])
+    store.finish(run.id)
+    return store.run(run.id)
+
+
+def judged(store: Store, run: Run, seed: Seed) -> list[Finding]:
+    """What the stored evidence is worth. Touches no model, so new metrics run on old evidence."""
+    responses = store.responses(run.id)
+    truth = np.asarray(responses["truth"])
+    found = [
+        replace(
+            proportion(right[truth == kind], metric), defence=name.partition("/")[2], non_members=int((~truth).sum())
+        )
+        for name, right in responses.items()
+        if name.startswith("correct/")
+        for kind, metric in ((True, "accuracy_members"), (False, "accuracy_non_members"))
+    ]
+    evidence = [told for told in store.told(run.id) if isinstance(told.evidence, Scores)]
+    level = simultaneous(0.95, max(1, len(evidence)))
+    for told in evidence:
+        assert isinstance(told.evidence, Scores)
+        scores, member = told.evidence, truth[told.evidence.ids]
+        own = seed.child("judge", told.attack, told.defence, scores.variant)
+        findings = [*judge(scores, member, seed=own), shuffled(scores, member, seed=own.child("shuffled"), level=level)]
+        found += [replace(f, attack=told.attack, defence=told.defence) for f in findings]
+    return found
+
+
+def defended(target: Target, name: str, plan: Plan, store: Store) -> Target:
+    """The same records and the same training with a defence. The model is trained once, and stored."""
+    if target.recipe is None:
+        raise Unknown(
+            f"{name} changes how the model is trained, and this target does not say how it was; give it a recipe"
+        )
+    recipe = defence_named(name, plan.knobs.get(name))(target.recipe)
+    told = f"{target.name}, with {name}"
+    if fingerprint(replace(recipe, after=())) == fingerprint(replace(target.recipe, after=())):
+        return replace(target, recipe=recipe, name=told)  # only the answers change
+    seed = Seed(plan.seed).child("defended", name)
+    piece = Piece(f"defended/{fingerprint(recipe, target.records.x, target.records.y, target.member, seed)}")
+
+    def train(_: Piece) -> Arrays:
+        rows = np.flatnonzero(target.member)[None]
+        models = fit_many(recipe, target.records, rows, [seed], stacked=False, device=target.device)
+        return {weight: value[0].cpu().numpy() for weight, value in models.weights().items()}
+
+    (weights,) = Local(store).run([piece], train)
+    return replace(target, model=_rebuilt(recipe, weights, target.device), recipe=recipe, name=told)
+
+
+def _rebuilt(recipe: Recipe, weights: Arrays, device: torch.device) -> torch.nn.Module:
+    model = started(recipe, Seed(0)).to(device)
+    held = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    with torch.no_grad():
+        for name, value in weights.items():
+            held[name].copy_(torch.as_tensor(np.array(value)))
+    return model.eval()
+
+
+def _attacked(
+    target: Target, name: str, defence: str, plan: Plan, run: Run, store: Store, track: Track
+) -> list[Finding]:
+    """Keep what the attack says, with the circumstances; where it cannot be tried, a finding that says why."""
+    cls, attack, seed = attack_kind(name), plan.attack(name), Seed(plan.seed)
+    lab = Lab(seed.child("shadows"), Local(store), target.device)
+    began = time.perf_counter()
+    try:
+        handle = target.handle(cls.asks, lab)
+        said = attack(handle, seed=seed.child("attack", name), track=track)
+    except (NotGranted, Unknown, OutOfQueries) as reason:
+        return [Finding("auc", None, None, None, n=0, reason=str(reason), attack=name, defence=defence)]
+    about = {
+        "knobs": dataclasses.asdict(attack),  # type: ignore[call-overload]  every attack is a dataclass of its knobs
+        "asks": cls.asks.__name__,
+        "knowledge": str(handle.knowledge),
+        "queries": handle.queries,
+        "seconds": round(time.perf_counter() - began, 3),
+        "question": cls.question,
+        "paper": cls.paper,
+    }
+    for position, evidence in enumerate(said if isinstance(said, Sequence) else [said]):
+        store.tell(run.id, Told(name, defence, evidence, about), position)
+    return []
+
+
+def _correct(target: Target) -> Bools:
+    """Which records the model gets right, [record]."""
+    labels = shown(target.answer(torch.as_tensor(target.records.x, device=target.device))).cpu().numpy()
+    right: Bools = labels == target.records.y
+    return right
+
+
+def _exposed(target: Target, said: Sequence[Told]) -> Arrays:
+    """The members that each attack is surest of, as the report shows them."""
+    tops = [t.evidence for t in said if isinstance(t.evidence, Scores) and t.defence == UNDEFENDED]
+    found = [
+        s.ids[target.member[s.ids]][np.argsort(-s.values[target.member[s.ids]], kind="stable")[:SHOWN]] for s in tops
+    ]
+    ids = np.unique(np.concatenate(found)) if found else np.zeros(0, np.int64)
+    return {"exposed_ids": ids, "exposed_records": target.records.x[ids]}
+
+
+def _about(target: Target) -> dict[str, Any]:
+    records, twice = target.records, duplicates(target.records.x, target.member)
+    return {
+        "name": target.name,
+        "model": type(target.model).__name__,
+        "parameters": sum(p.numel() for p in target.model.parameters()),
+        "identity": target.identity(),
+        "data": records.name,
+        "records": len(records),
+        "members": int(target.member.sum()),
+        "shape": list(records.x.shape[1:]),
+        "classes": list(records.classes),
+        "access": target.access.__name__,
+        "budget": target.budget,
+        "others": 0 if target.others is None else len(target.others),
+        "recipe": str(target.recipe) if target.recipe else None,
+        "duplicates": str(twice) if twice else "",
+        "notes": list(target.notes),
+    }

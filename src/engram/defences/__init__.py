@@ -1,0 +1,48 @@
+"""The defences, by name: functions from recipe to recipe. A new one is a file here, a test, and a line in this table.
+
+An adversary trains its shadows from the recipe, so every attack on a defended model knows the defence.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import inspect
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from engram import check
+from engram.train.recipe import Recipe
+
+Defence = Callable[[Recipe], Recipe]
+
+DEFENCES = {
+    "early-stopping": "engram.defences.early_stopping:early_stopping",
+    "l2": "engram.defences.l2:l2",
+    "label-smoothing": "engram.defences.label_smoothing:label_smoothing",
+    "rounded-outputs": "engram.defences.rounded_outputs:rounded_outputs",
+    "top-k-outputs": "engram.defences.top_k_outputs:top_k_outputs",
+}
+
+
+def function(name: str) -> Callable[..., Recipe]:
+    """The function of a defence, ours or one that an installed package adds."""
+    places = {e.name: e.value for e in importlib.metadata.entry_points(group="engram.defences")} | DEFENCES
+    module, _, attribute = places[check.known("defence", name, places)].partition(":")
+    found: Callable[..., Recipe] = getattr(importlib.import_module(module), attribute)
+    return found
+
+
+def knobs_of(name: str) -> dict[str, Any]:
+    """The knobs of a defence and their defaults."""
+    parameters = list(inspect.signature(function(name)).parameters.values())[1:]
+    return {p.name: p.default for p in parameters}
+
+
+def defence(name: str, knobs: Mapping[str, Any] | None = None) -> Defence:
+    """A defence with these knobs; the others have their defaults."""
+    knobs = knobs or {}
+    for knob in knobs:
+        check.known(f"knob of {name}", knob, knobs_of(name))
+    return partial(function(name), **knobs)

@@ -1,0 +1,1 @@
+"""Statistics on evidence. NumPy and SciPy only."""

@@ -1,0 +1,201 @@
+"""Many models of one recipe as matrices: what each was given, and what each says of every record.
+
+Models train in blocks, each block as one stacked computation where that is faster. A finished block is one stored piece;
+the plan (block size, threads, device) is agreed at the first start, so a run that was killed goes on with the same
+arithmetic. Signals are kept, not models, unless weights are asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engram import check
+from engram.data.dataset import Dataset
+from engram.data.fingerprints import fingerprint
+from engram.measure.thresholds import best
+from engram.seed import Seed
+from engram.signals import STANDARD, Signal, View, as_is, released
+from engram.train.loop import Models, fit_many
+from engram.train.plan import Plan, planned
+from engram.train.recipe import Recipe
+from engram.train.stack import Device
+from engram.types import Arrays, Bools, Chunks, Floats, Ints, Piece, Track, quiet
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of every model: which signals, of which views of each record, and whether to keep its weights."""
+
+    signals: tuple[Signal, ...] = tuple(STANDARD.values())
+    views: tuple[View, ...] = (as_is,)
+    weights: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """The models as matrices. `signals` are keyed by the signal's name."""
+
+    member: Bools  # [model, record]
+    signals: Mapping[str, Floats]  # each [model, view, record]
+    weights: Arrays = field(default_factory=dict)  # each [model, ...]; empty unless asked for
+
+    def __len__(self) -> int:
+        return len(self.member)
+
+    def of(self, signal: Signal) -> Floats:
+        """[model, view, record]"""
+        return self.signals[signal.__name__]
+
+    def without(self, model: int) -> Population:
+        """All models but one: what is left to learn from when that one stands in for the target."""
+        kept = np.arange(len(self)) != model
+        return Population(self.member[kept], {name: phi[kept] for name, phi in self.signals.items()})
+
+
+def paired(models: int, records: int, seed: Seed) -> Bools:
+    """Membership as complementary pairs: model 2k+1 gets what model 2k does not, so every record is in exactly half.
+
+    >>> paired(4, 6, Seed(0)).sum(0).tolist()
+    [2, 2, 2, 2, 2, 2]
+    """
+    if models < 2 or models % 2:
+        raise ValueError(f"models come in pairs, so their number must be even and at least 2, got {models}")
+    check.at_least("records", records, 2)
+    member = np.zeros((models, records), bool)
+    for pair in range(models // 2):
+        given = seed.child("pair", pair).numpy().permutation(records)[: records // 2]
+        member[2 * pair, given] = True
+        member[2 * pair + 1] = ~member[2 * pair]
+    return member
+
+
+def population(
+    recipe: Recipe,
+    data: Dataset,
+    member: Bools,  # [model, record] which records each model is given
+    *,
+    seed: Seed,
+    chunks: Chunks,
+    asked: Asked | None = None,
+    records: int | None = None,
+    device: Device = "cpu",
+    track: Track = quiet,
+) -> Population:
+    """A model of `recipe` for each line of `member`, and its signals on the first `records` records (all, unless told).
+
+    A recipe that cannot be stacked is trained model by model, and the plan says why.
+    """
+    asked = asked or Asked()
+    n = check.same_length(records=data, member=member[0]) if records is None else records
+    sizes = member.sum(1)
+    name = f"population/{fingerprint(recipe, data.x, data.y, seed, asked, n)}"
+    plan = _agreed(chunks, name, planned(recipe, data, int(sizes.max()), device))
+    blocks = list(_blocks(sizes, plan.block))
+    told = {_piece(name, member[block], block): block for block in blocks}
+
+    def work(piece: Piece) -> Arrays:
+        with plan.in_force():
+            return _block(recipe, data, member, told[piece.name], seed, asked, n, plan)
+
+    pieces = [Piece(piece, {"models": len(block)}) for piece, block in told.items()]
+    done = list(track(chunks.run(pieces, work), f"training {len(member)} shadow models", len(pieces)))
+    return _joined(member[:, :n], asked, np.concatenate(blocks), done)
+
+
+def stood_in(
+    population: Population, score: Callable[[Floats, Population], Floats], signal: Signal, times: int = 8
+) -> float:
+    """The claim threshold that is best when shadows stand in for the target, each judged by all the others."""
+    models = range(min(times, len(population)))
+    scores = [score(population.of(signal)[m], population.without(m)) for m in models]
+    return best(np.concatenate(scores), np.concatenate([population.member[m] for m in models]))
+
+
+def _agreed(chunks: Chunks, name: str, plan: Plan) -> Plan:
+    stored = Plan(**chunks.agree(name, plan.told()))
+    if torch.device(stored.device).type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(
+            f"this run was begun on {stored.device}, and there is none now, so it cannot go on to the same numbers; "
+            "run it where it was begun, or name a new --store"
+        )
+    return stored
+
+
+def _blocks(sizes: Ints, block: int) -> Iterator[Ints]:
+    """Models of equal size, at most `block` of them."""
+    for size in np.unique(sizes):
+        alike = np.flatnonzero(sizes == size)
+        for start in range(0, len(alike), block):
+            yield alike[start : start + block]
+
+
+def _piece(name: str, member: Bools, block: Ints) -> str:
+    return f"{name}/{block[0]}-{block[-1]}/{fingerprint(member, block)}"
+
+
+def _block(
+    recipe: Recipe, data: Dataset, member: Bools, block: Ints, seed: Seed, asked: Asked, n: int, plan: Plan
+) -> Arrays:
+    """Train these models, ask them, and forget them."""
+    seeds = [seed.child("model", int(m)) for m in block]
+    rows = np.stack([np.flatnonzero(member[m]) for m in block])
+    if plan.stacked:
+        return _answers(fit_many(recipe, data, rows, seeds, device=plan.device), recipe, data, asked, n, plan)
+    each = [
+        _answers(
+            fit_many(recipe, data, rows[i : i + 1], [seeds[i]], stacked=False, device=plan.device),
+            recipe, data, asked, n, plan,
+        )
+        for i in range(len(block))
+    ]  # fmt: skip
+    return {name: np.concatenate([a[name] for a in each]) for name in each[0]}
+
+
+def _answers(models: Models, recipe: Recipe, data: Dataset, asked: Asked, n: int, plan: Plan) -> dict[str, Any]:
+    """Every signal asked for, [model, view, record]; and the weights, if they were."""
+    with torch.no_grad():
+        views = [_signals(models, recipe, data, asked, n, plan, view) for view in asked.views]
+    answers = {name: np.stack([v[name] for v in views], 1) for name in views[0]}
+    if asked.weights:
+        answers |= {f"weights/{name}": w.cpu().numpy() for name, w in models.weights().items()}
+    return answers
+
+
+def _signals(
+    models: Models, recipe: Recipe, data: Dataset, asked: Asked, n: int, plan: Plan, view: View
+) -> dict[str, Floats]:
+    parts: list[list[Tensor]] = []
+    for start in range(0, n, plan.answered):
+        rows = slice(start, min(n, start + plan.answered))
+        x = view(torch.as_tensor(data.x[rows], device=plan.device))
+        y = torch.as_tensor(data.y[rows], device=plan.device)
+        p = released(models(x, shared=True), recipe.after)  # [model, record, class]
+        parts.append([signal(p, y).cpu() for signal in asked.signals])
+    told = [torch.cat(part, 1).numpy() for part in zip(*parts, strict=True)]
+    return {signal.__name__: phi for signal, phi in zip(asked.signals, told, strict=True)}
+
+
+def _joined(member: Bools, asked: Asked, order: Ints, done: Sequence[Arrays]) -> Population:
+    whole = {name: np.concatenate([a[name] for a in done])[np.argsort(order)] for name in done[0]}
+    weights = {name.removeprefix("weights/"): w for name, w in whole.items() if name.startswith("weights/")}
+    return Population(member, {s.__name__: whole[s.__name__] for s in asked.signals}, weights)
+
+
+@contextlib.contextmanager
+def asking(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
+    """The module in evaluation mode and without gradients; its modes are given back as they were."""
+    modes = {m: m.training for m in module.modules()}
+    module.eval()
+    try:
+        with torch.no_grad():
+            yield module
+    finally:
+        for m, mode in modes.items():
+            m.training = mode

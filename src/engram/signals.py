@@ -1,0 +1,127 @@
+"""What a released model says about a record, as one number: pure functions of its answered probabilities.
+
+Every signal takes `p` [..., record, class] (float64, what the model answers) and `labels` [record], and returns
+[..., record]. Each name says which way it points. Answers are float64 because float32 rounds a confident loss to an
+exact zero, and ranks among zeros say nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from engram import check
+from engram.types import Array
+
+Signal = Callable[[Tensor, Tensor], Tensor]
+View = Callable[[Tensor], Tensor]  # records -> records, such as a flip
+
+FLOOR = torch.finfo(torch.float64).tiny  # softmax answers an exact zero only below this
+
+
+def as_is(x: Tensor) -> Tensor:
+    return x
+
+
+def flipped(x: Tensor) -> Tensor:
+    """Left and right exchanged."""
+    return x.flip(-1)
+
+
+def shifted_up(x: Tensor) -> Tensor:
+    return x.roll(-1, -2)
+
+
+def shifted_down(x: Tensor) -> Tensor:
+    return x.roll(1, -2)
+
+
+def shifted_left(x: Tensor) -> Tensor:
+    return x.roll(-1, -1)
+
+
+def shifted_right(x: Tensor) -> Tensor:
+    return x.roll(1, -1)
+
+
+VIEWS: dict[str, View] = {
+    "as is": as_is,
+    "flip": flipped,
+    "up": shifted_up,
+    "down": shifted_down,
+    "left": shifted_left,
+    "right": shifted_right,
+}
+
+
+def views(names: Sequence[str], records: Array) -> tuple[View, ...]:
+    """The named ways to look at a record; all but "as is" need images, [record, channel, row, column]."""
+    for name in names:
+        check.known("view", name, VIEWS)
+    if records.ndim != 4 and set(names) != {"as is"}:
+        raise ValueError(f"flips and shifts need images, but a record has shape {records.shape[1:]}; ask only 'as is'")
+    return tuple(VIEWS[name] for name in names)
+
+
+def released(logits: Tensor, after: Sequence[Callable[[Tensor], Tensor]] = ()) -> Tensor:
+    """The probabilities that a model of a recipe with this `after` answers, in float64."""
+    p = torch.softmax(logits.double(), -1)
+    for change in after:
+        p = change(p)
+    return p
+
+
+def confidence(p: Tensor, labels: Tensor) -> Tensor:
+    """Probability of the true label; larger = more sure."""
+    return p.gather(-1, labels.expand(p.shape[:-1])[..., None])[..., 0]
+
+
+def loss(p: Tensor, labels: Tensor) -> Tensor:
+    """-log p of the true label; smaller = more sure."""
+    return -_log(confidence(p, labels))
+
+
+def margin(p: Tensor, labels: Tensor) -> Tensor:
+    """log p_y - log of all other probabilities together; larger = more sure. Nearly Gaussian over trainings."""
+    others = p.scatter(-1, labels.expand(p.shape[:-1])[..., None], 0.0).sum(-1)
+    return _log(confidence(p, labels)) - _log(others)
+
+
+def entropy(p: Tensor, labels: Tensor) -> Tensor:  # noqa: ARG001  every signal is called alike
+    """-sum p log p; smaller = more sure. Does not look at the label."""
+    return -(p * _log(p)).sum(-1)
+
+
+def modified_entropy(p: Tensor, labels: Tensor) -> Tensor:
+    """-(1 - p_y) log p_y - sum over others of p log(1 - p); smaller = surer of the truth (Song, Mittal 2021, eq. 9)."""
+    y = labels.expand(p.shape[:-1])[..., None]
+    p_y = confidence(p, labels)
+    others = p.scatter(-1, y, 0.0)
+    rest = others.sum(-1, keepdim=True) - others + p_y[..., None]  # 1 - p_j, without cancellation
+    return -(others.sum(-1) * _log(p_y)) - (others * _log(rest)).sum(-1)
+
+
+def correct(p: Tensor, labels: Tensor) -> Tensor:
+    """1 where the most probable class is the true one."""
+    return (p.argmax(-1) == labels).double()
+
+
+def shown(p: Tensor) -> Tensor:
+    """The label a model answers with, [..., record]; of equal probabilities, the first."""
+    return p.argmax(-1)
+
+
+def _log(p: Tensor) -> Tensor:
+    return p.clamp_min(FLOOR).log()
+
+
+STANDARD: dict[str, Signal] = {
+    "confidence": confidence,
+    "correct": correct,
+    "entropy": entropy,
+    "loss": loss,
+    "margin": margin,
+    "modified_entropy": modified_entropy,
+}

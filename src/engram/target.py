@@ -1,0 +1,164 @@
+"""What the auditor knows: a trained model, candidate records, the truth about them, and what the adversary is granted."""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from engram import check
+from engram.access import IMPLIES, Answer, Handle, Knowledge, Lab, Probabilities
+from engram.data import Dataset, digits, duplicates, fingerprint, split
+from engram.models import MLP
+from engram.population import asking
+from engram.seed import Seed
+from engram.signals import released
+from engram.train import FullBatch, Recipe, fit
+from engram.train.stack import Device
+from engram.types import Bools
+
+AT_ONCE = 4096  # records answered in one forward pass
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """A model to audit. `member` says which of `records` it was trained on; no adversary ever holds it.
+
+    `access` is the strongest that the adversary is granted; weaker kinds follow from it. With a `recipe`, the adversary
+    is taken to know it, trains shadow models from it, and defences can be tried; without, only attacks that need neither.
+    """
+
+    model: nn.Module
+    records: Dataset
+    member: Bools  # [record]
+    recipe: Recipe | None = None
+    name: str = "unnamed"
+    access: type[Handle] = Probabilities
+    budget: int | None = None  # queries the adversary may ask in all
+    others: Dataset | None = None  # more records of the same source that the adversary has; none is a candidate
+    notes: tuple[str, ...] = field(default_factory=tuple)  # what a reader of the report should know
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "member", _membership(self.member, len(self.records)))
+        if self.access not in IMPLIES:
+            known = ", ".join(kind.__name__ for kind in IMPLIES)
+            raise TypeError(f"access must be one of the handles {known}, got {self.access!r}")
+        twice = duplicates(self.records.x, self.member)
+        if len(twice.across):
+            raise ValueError(
+                f"{len(twice.across)} records occur both among members and among non-members (first: record "
+                f"{twice.across[0]}); such a record has no membership, so remove one of the two"
+            )
+        _answers_fit(self.model, self.records, self.device)
+
+    @property
+    def device(self) -> torch.device:
+        return next((p.device for p in self.model.parameters()), torch.device("cpu"))
+
+    @property
+    def answer(self) -> Answer:
+        """What the released model answers: records -> probabilities, [record, class]."""
+        return answering(self.model, self.recipe.after if self.recipe else ())
+
+    def handle(self, asks: type[Handle], lab: Lab) -> Handle:
+        """The access that an attack asks for, if the adversary is granted it. It holds the answers, not the target."""
+        if asks not in IMPLIES[self.access]:
+            raise NotGranted(f"it asks for {asks.__name__}, and the adversary is granted {self.access.__name__} only")
+        knowledge = Knowledge(self.recipe, self.others)
+        return asks(self.records, self.answer, knowledge=knowledge, lab=lab, budget=self.budget)
+
+    def identity(self) -> str:
+        """Equal for equal weights, records, truth and recipe."""
+        weights = {name: w.detach().cpu() for name, w in self.model.state_dict().items()}
+        return fingerprint(weights, self.records.x, self.records.y, self.member, self.recipe, self.access, self.budget)
+
+
+class NotGranted(ValueError):
+    """The attack asks for more than the adversary is granted."""
+
+
+def answering(model: nn.Module, after: Sequence[Callable[[Tensor], Tensor]] = ()) -> Answer:
+    """The answers of a model and nothing else of it: what a handle is given."""
+
+    def answer(x: Tensor) -> Tensor:
+        with asking(model):
+            return torch.cat([released(model(part), after) for part in x.split(AT_ONCE)])
+
+    return answer
+
+
+def _membership(member: Bools, records: int) -> Bools:
+    member = np.asarray(member)
+    if member.dtype != bool or member.ndim != 1:
+        raise TypeError(f"member must be one bool a record, got {member.dtype} of shape {member.shape}")
+    check.same_length(records=range(records), member=member)
+    if member.all() or not member.any():
+        raise ValueError("an audit needs members and non-members, but all records are of one kind; add the other")
+    return member
+
+
+def _answers_fit(model: nn.Module, records: Dataset, device: Device) -> None:
+    with asking(model):
+        try:
+            answers = model(torch.as_tensor(records.x[:2], device=device))
+        except (RuntimeError, TypeError, ValueError, IndexError) as error:
+            told = str(error).splitlines()[0]
+            raise ValueError(f"the model does not take records of shape {records.x.shape[1:]}: {told}") from error
+    wanted = (len(records.x[:2]), len(records.classes))
+    if tuple(getattr(answers, "shape", ())) != wanted:
+        raise ValueError(
+            f"the model must answer one number a class, {wanted[1]} of them, got shape "
+            f"{tuple(getattr(answers, 'shape', ())) or type(answers).__name__} for {wanted[0]} records; "
+            "give the classes of the records, or a model that returns its logits"
+        )
+
+
+def trained(
+    recipe: Recipe,
+    records: Dataset,
+    *,
+    name: str,
+    seed: Seed,
+    members: float = 0.5,
+    access: type[Handle] = Probabilities,
+) -> Target:
+    """A target made here: a random share of `records` becomes members, and a model is trained on them."""
+    chosen, _ = split(len(records), (members, 1 - members), seed=seed.child("members"))
+    member = np.isin(np.arange(len(records)), chosen)
+    model = fit(recipe, records.take(member), seed=seed.child("target"))
+    return Target(model, records, member, recipe, name, access)
+
+
+def embedded(seed: Seed | None = None) -> Target:
+    """The target that ships with the tool: a wide network that has learned 300 handwritten digits by heart."""
+    seed = seed or Seed(0)
+    rows, _ = split(1797, (600 / 1797, 1197 / 1797), seed=seed.child("records"))
+    recipe = Recipe(MLP(inputs=64, classes=10, width=512), epochs=300, sampler=FullBatch())
+    return trained(recipe, digits().take(rows), name="digits, learned by heart", seed=seed)
+
+
+def load(path: str | Path) -> Target:
+    """The `target` of a Python file: a `Target`, or a function without arguments that makes one.
+
+    The file is code, and is run as such.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"expected a target file, found none at {path}; `engram new {path}` writes a template")
+    if path.suffix != ".py":
+        raise ValueError(
+            f"a target file is a Python file, got {path.name}; a saved model alone does not say what it was trained on. "
+            "Write a template with `engram new target.py`, and load your weights there with engram.models.load_weights"
+        )
+    found = runpy.run_path(str(path)).get("target")
+    made: Target | Callable[[], Target] | None = found() if callable(found) else found
+    if not isinstance(made, Target):
+        raise ValueError(
+            f"{path} must define `target`, an engram.Target or a function that returns one; got {made!r:.80}"
+        )
+    return made
