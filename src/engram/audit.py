@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 import engram
-from engram.access import Handle, Lab, OutOfQueries, Unknown
+from engram.access import Lab, OutOfQueries, Unknown
 from engram.attacks import attack as attack_named
 from engram.attacks import kind as attack_kind
 from engram.chunks.local import Local
@@ -30,7 +30,7 @@ from engram.store import Run, Store, Told
 from engram.target import NotGranted, Target
 from engram.train import Recipe, fit_many
 from engram.train.loop import started
-from engram.types import Arrays, Attack, Bools, Evidence, Finding, Ints, Piece, Scores, Track, quiet
+from engram.types import Arrays, Attack, Bools, Finding, Piece, Scores, Track, quiet
 
 Knobs = Mapping[str, Mapping[str, Any]]  # name of an attack or a defence -> its knobs
 UNDEFENDED = ""

@@ -11,10 +11,7 @@ All curves answer the larger of both directions of the neighbouring pair. Nats e
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
-from scipy.special import gammaln, logsumexp
 
 from engram.types import Floats
 

@@ -1,11 +1,4 @@
-"""What an adversary may ask. A handle has only its own calls, counts them, and never holds the truth.
-
-    Probabilities  the model answers with a probability for every class; hence also with a label
-    Labels         it answers with a label, and with nothing else
-
-Each carries `Knowledge`: what this adversary knows besides. Shadow models are the adversary's own work: it trains them
-from the recipe it knows, so whoever attacks a defended model copies the defence.
-"""
+"""What every adversary has: candidate records, what it knows besides, and shadows of its own."""
 
 from __future__ import annotations
 
@@ -19,10 +12,10 @@ from torch import Tensor
 from engram.data.dataset import Dataset
 from engram.population import Asked, Population, paired, population
 from engram.seed import Seed
-from engram.signals import STANDARD, Signal, View, as_is, shown
+from engram.signals import STANDARD, Signal, View, as_is
 from engram.train.recipe import Recipe
 from engram.train.stack import Device
-from engram.types import Array, Chunks, Floats, Ints, Track, quiet
+from engram.types import Array, Chunks, Ints, Track, quiet
 
 Answer = Callable[[Tensor], Tensor]  # records -> released probabilities, [record, class]
 
@@ -107,36 +100,6 @@ class Handle:
             )
         self.queries += len(x)
         return self._answer(torch.as_tensor(x, device=self._lab.device))
-
-
-class Labels(Handle):
-    """The model answers with the label it finds most probable."""
-
-    def labels(self, x: Array) -> Ints:
-        """[record]"""
-        found: Ints = shown(self._ask(x)).cpu().numpy()
-        return found
-
-
-class Probabilities(Handle):
-    """The model answers with the probability of every class, in float64."""
-
-    def probabilities(self, x: Array) -> Floats:
-        """[record, class]"""
-        found: Floats = self._ask(x).cpu().numpy()
-        return found
-
-    def signal(self, signal: Signal, views: Sequence[View] = (as_is,)) -> Floats:
-        """A signal of the target on the candidate records, [view, record]; costs one query for each."""
-        x = torch.as_tensor(self.records.x, device=self._lab.device)
-        y = torch.as_tensor(self.records.y, device=self._lab.device)
-        return torch.stack([signal(self._ask(view(x)), y) for view in views]).cpu().numpy()
-
-
-IMPLIES: dict[type[Handle], tuple[type[Handle], ...]] = {
-    Labels: (Labels,),
-    Probabilities: (Probabilities, Labels),
-}
 
 
 def _together(records: Dataset, others: Dataset | None) -> Dataset:

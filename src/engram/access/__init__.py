@@ -1,0 +1,18 @@
+"""What an adversary may ask. A handle has only its own calls, counts them, and never holds the truth.
+
+    Probabilities  the model answers with a probability for every class; hence also with a label
+    Labels         it answers with a label, and with nothing else
+
+Each carries `Knowledge`: what this adversary knows besides. Shadow models are the adversary's own work: it trains them
+from the recipe it knows, so whoever attacks a defended model copies the defence.
+"""
+
+from engram.access.answers import Labels, Probabilities
+from engram.access.handle import Answer, Handle, Knowledge, Lab, OutOfQueries, Unknown
+
+IMPLIES: dict[type[Handle], tuple[type[Handle], ...]] = {
+    Labels: (Labels,),
+    Probabilities: (Probabilities, Labels),
+}
+
+__all__ = ["IMPLIES", "Answer", "Handle", "Knowledge", "Lab", "Labels", "OutOfQueries", "Probabilities", "Unknown"]
