@@ -157,8 +157,8 @@ def _attacked(
         "question": cls.question,
         "paper": cls.paper,
     }
-    for position, evidence in enumerate(said if isinstance(said, Sequence) else [said]):
-        store.tell(run.id, Told(name, defence, evidence, about), position)
+    said = said if isinstance(said, Sequence) else [said]
+    store.tell(run.id, *(Told(name, defence, evidence, about) for evidence in said))
     return []
 
 

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import errno
 import fcntl
-import hashlib
 import json
 import os
 import sqlite3
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,6 +20,8 @@ from typing import IO, Any
 
 import numpy as np
 
+from engram import blocks
+from engram.blocks import Busy, Foreign, StoreError, explained
 from engram.types import Array, Arrays, Copied, Evidence, Finding, Recovered, Scores
 
 APPLICATION = 0x456E6772  # "Engr"
@@ -53,22 +52,6 @@ KINDS: dict[str, type[Scores] | type[Recovered] | type[Copied]] = {
     "recovered": Recovered,
     "copied": Copied,
 }
-
-
-class StoreError(Exception):
-    """The store cannot be used; the message says why and what to do."""
-
-
-class Busy(StoreError):
-    """Another process writes to this store."""
-
-
-class Foreign(StoreError):
-    """The file is not a store, or one of a newer version."""
-
-
-class Full(StoreError):
-    """The disk takes no more; what was stored before stays readable."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +88,7 @@ class Store:
         self.path = Path(path)
         self.blocks = Path(f"{path}.blocks")
         self._lock: IO[str] | None = None
-        with _explained(self.path):
+        with explained(self.path):
             self._db = self._open_to_write() if write else self._open_to_read()
 
     def __enter__(self) -> Store:
@@ -167,20 +150,24 @@ class Store:
 
     # What was said, and what it was worth
 
-    def tell(self, run: int, told: Told, position: int = 0) -> None:
-        """Keep a piece of evidence, before anybody judges it."""
-        arrays, rest = _taken_apart(told.evidence)
-        blocks = {field: self._save(a) for field, a in arrays.items()}
-        kind = next(name for name, cls in KINDS.items() if isinstance(told.evidence, cls))
+    def tell(self, run: int, *told: Told) -> None:
+        """Keep what one attack said, all of it or nothing, before anybody judges it."""
+        rows = [(one, *_taken_apart(one.evidence)) for one in told]
+        saved = [(one, {field: self._save(a) for field, a in arrays.items()}, rest) for one, arrays, rest in rows]
         with self._transaction():
-            (row,) = self._db.execute(
-                "INSERT INTO evidence(run, defence, attack, position, kind, told, about) VALUES (?, ?, ?, ?, ?, ?, ?)"
-                " RETURNING id",
-                (run, told.defence, told.attack, position, kind, _json(rest), _json(told.about)),
-            ).fetchone()
-            self._db.executemany(
-                "INSERT INTO evidence_arrays VALUES (?, ?, ?)", [(row, field, b) for field, b in blocks.items()]
-            )
+            for position, (one, names, rest) in enumerate(saved):
+                self._insert(run, position, one, names, rest)
+
+    def _insert(self, run: int, position: int, told: Told, names: Mapping[str, str], rest: Mapping[str, Any]) -> None:
+        kind = next(name for name, cls in KINDS.items() if isinstance(told.evidence, cls))
+        (row,) = self._db.execute(
+            "INSERT INTO evidence(run, defence, attack, position, kind, told, about) VALUES (?, ?, ?, ?, ?, ?, ?)"
+            " RETURNING id",
+            (run, told.defence, told.attack, position, kind, _json(rest), _json(told.about)),
+        ).fetchone()
+        self._db.executemany(
+            "INSERT INTO evidence_arrays VALUES (?, ?, ?)", [(row, field, name) for field, name in names.items()]
+        )
 
     def told(self, run: int, *, attack: str | None = None, defence: str | None = None) -> list[Told]:
         """The evidence of a run, in the order in which it was given."""
@@ -244,7 +231,7 @@ class Store:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
-        with _explained(self.path):
+        with explained(self.path):
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -254,21 +241,10 @@ class Store:
             self._db.execute("COMMIT")
 
     def _save(self, array: Array) -> str:
-        array = np.ascontiguousarray(array)
-        if array.dtype.hasobject:
-            raise TypeError("a block holds numbers or fixed-width text, got an object array")
-        digest = hashlib.sha256(f"{array.dtype.str}{array.shape}".encode())
-        digest.update(array.reshape(-1).view(np.uint8).data if array.size else b"")
-        name = f"{digest.hexdigest()[:32]}.npy"
-        place = self.blocks / name
-        if not place.exists():
-            with _explained(self.path):
-                _write_whole(place, array)
-        return name
+        return blocks.save(self.blocks, array)
 
     def _load(self, block: str) -> Array:
-        loaded: Array = np.load(self.blocks / block, mmap_mode="r", allow_pickle=False)
-        return loaded
+        return blocks.load(self.blocks, block)
 
     def _evidence(self, key: int, kind: str, rest: dict[str, Any]) -> Evidence:
         rows = self._db.execute("SELECT field, block FROM evidence_arrays WHERE evidence = ?", (key,)).fetchall()
@@ -345,49 +321,3 @@ def _locked(path: Path) -> IO[str]:
     lock.write(str(os.getpid()))
     lock.flush()
     return lock
-
-
-def _write_whole(place: Path, array: Array) -> None:
-    """Write beside, sync, rename: the block is there whole or not at all."""
-    handle, part = tempfile.mkstemp(dir=place.parent, suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as f:
-            np.lib.format.write_array(f, array, allow_pickle=False)
-            f.flush()
-            os.fsync(f.fileno())
-        os.rename(part, place)
-    except BaseException:
-        Path(part).unlink(missing_ok=True)
-        raise
-
-
-@contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """Turn what the system says about files into one sentence that says what to do."""
-    try:
-        yield
-    except sqlite3.Error as e:
-        said = str(e)
-        if "full" in said or "disk I/O" in said:
-            raise Full(
-                f"no room left for {path} ({said}); free some and run the same command again, it goes on where it was"
-            ) from e
-        if "locked" in said:
-            raise Busy(f"another process writes to {path}; wait for it, or name another with --store") from e
-        if "readonly" in said or "unable to open" in said:
-            raise StoreError(
-                f"{path} cannot be written ({said}); name a store in a folder that can, with --store"
-            ) from e
-        if "not a database" in said or "malformed" in said:
-            raise Foreign(f"{path} is not an engram store ({said}); name another file with --store") from e
-        raise
-    except OSError as e:
-        if e.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise Full(
-                f"no room left for {path}; free some and run the same command again, it goes on where it was"
-            ) from e
-        if e.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise StoreError(
-                f"{path} cannot be written ({e.strerror}); name a store in a folder that can, with --store"
-            ) from e
-        raise

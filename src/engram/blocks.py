@@ -1,0 +1,104 @@
+"""Arrays on the disk, named by their content: written beside, synced, renamed. One is there whole, or not at all.
+
+StoreError  the store cannot be used; the message says why and what to do
+    Busy     another process writes to it
+    Foreign  the file is not a store, or one of a newer version
+    Full     the disk takes no more; what was stored before stays readable
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from engram.types import Array
+
+
+class StoreError(Exception):
+    """The store cannot be used; the message says why and what to do."""
+
+
+class Busy(StoreError):
+    """Another process writes to this store."""
+
+
+class Foreign(StoreError):
+    """The file is not a store, or one of a newer version."""
+
+
+class Full(StoreError):
+    """The disk takes no more; what was stored before stays readable."""
+
+
+def save(folder: Path, array: Array) -> str:
+    """The name of the block that holds this array; equal arrays share one."""
+    array = np.ascontiguousarray(array)
+    if array.dtype.hasobject:
+        raise TypeError("a block holds numbers or fixed-width text, got an object array")
+    digest = hashlib.sha256(f"{array.dtype.str}{array.shape}".encode())
+    digest.update(array.reshape(-1).view(np.uint8).data if array.size else b"")
+    name = f"{digest.hexdigest()[:32]}.npy"
+    if not (folder / name).exists():
+        with explained(folder):
+            _write_whole(folder / name, array)
+    return name
+
+
+def load(folder: Path, name: str) -> Array:
+    """Memory-mapped, read-only."""
+    loaded: Array = np.load(folder / name, mmap_mode="r", allow_pickle=False)
+    return loaded
+
+
+def _write_whole(place: Path, array: Array) -> None:
+    """Write beside, sync, rename: the block is there whole or not at all."""
+    handle, part = tempfile.mkstemp(dir=place.parent, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as f:
+            np.lib.format.write_array(f, array, allow_pickle=False)
+            f.flush()
+            os.fsync(f.fileno())
+        os.rename(part, place)
+    except BaseException:
+        Path(part).unlink(missing_ok=True)
+        raise
+
+
+@contextlib.contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn what the system says about files into one sentence that says what to do."""
+    try:
+        yield
+    except sqlite3.Error as e:
+        said = str(e)
+        if "full" in said or "disk I/O" in said:
+            raise Full(
+                f"no room left for {path} ({said}); free some and run the same command again, it goes on where it was"
+            ) from e
+        if "locked" in said:
+            raise Busy(f"another process writes to {path}; wait for it, or name another with --store") from e
+        if "readonly" in said or "unable to open" in said:
+            raise StoreError(
+                f"{path} cannot be written ({said}); name a store in a folder that can, with --store"
+            ) from e
+        if "not a database" in said or "malformed" in said:
+            raise Foreign(f"{path} is not an engram store ({said}); name another file with --store") from e
+        raise
+    except OSError as e:
+        if e.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise Full(
+                f"no room left for {path}; free some and run the same command again, it goes on where it was"
+            ) from e
+        if e.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise StoreError(
+                f"{path} cannot be written ({e.strerror}); name a store in a folder that can, with --store"
+            ) from e
+        raise
