@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -19,24 +19,53 @@ class Dataset:
     y: Ints  # [record]
     classes: tuple[str, ...]
     name: str = "unnamed"
+    columns: tuple[str, ...] = ()  # what the columns of x are called, where it was a table
 
     def __len__(self) -> int:
         return len(self.y)
 
     def take(self, rows: npt.ArrayLike) -> Dataset:
         rows = np.asarray(rows)
-        return Dataset(self.x[rows], self.y[rows], self.classes, self.name)
+        return replace(self, x=self.x[rows], y=self.y[rows])
 
 
 def dataset(
-    x: npt.ArrayLike, y: npt.ArrayLike, *, classes: tuple[str, ...] | None = None, name: str = "unnamed"
+    x: npt.ArrayLike,
+    y: npt.ArrayLike,
+    *,
+    classes: tuple[str, ...] | None = None,
+    name: str = "unnamed",
+    columns: tuple[str, ...] = (),
 ) -> Dataset:
-    """A `Dataset` from two arrays, checked: finite records, whole-number labels in range, equal lengths."""
+    """A `Dataset` from two arrays, checked: finite records, labels in range, equal lengths.
+
+    Whole numbers stay whole, as tokens; bytes and everything else become float32. Labels that are text are numbered in
+    the order of `classes`, or of the alphabet.
+
+    >>> dataset([[0.5], [1.5]], ["cat", "bird"]).classes
+    ('bird', 'cat')
+    """
     x, y = np.asarray(x), np.asarray(y)
     check.same_length(records=x, labels=y)
-    if not (np.issubdtype(x.dtype, np.number) or x.dtype == bool):
-        raise TypeError(f"records must be numbers, got {x.dtype}")
-    x = x.astype(np.float32) if not np.issubdtype(x.dtype, np.integer) or x.dtype == np.uint8 else x
+    if x.dtype.kind not in "biuf":
+        raise TypeError(f"records must be numbers, got {x.dtype}; turn them into numbers first")
+    if y.dtype.kind == "U":
+        y, classes = _numbered(y, classes)
     y = check.labels("labels", y, None if classes is None else len(classes))
     names = classes or tuple(str(k) for k in range(int(y.max(initial=-1)) + 1))
-    return Dataset(check.finite("records", x), y, names, name)
+    return Dataset(check.finite("records", _converted(x)), y, names, name, columns)
+
+
+def _converted(x: Array) -> Array:
+    whole = x.dtype.kind in "iu" and x.dtype != np.uint8
+    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused as such
+        return x.astype(np.int64 if whole else np.float32)
+
+
+def _numbered(y: Array, classes: tuple[str, ...] | None) -> tuple[Ints, tuple[str, ...]]:
+    """Texts as positions among the classes."""
+    found, place = np.unique(y, return_inverse=True)
+    names = classes or tuple(str(text) for text in found)
+    position = {name: k for k, name in enumerate(names)}
+    told = [position[check.known("class", str(text), names)] for text in found]
+    return np.array(told, np.int64)[place], names

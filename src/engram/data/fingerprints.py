@@ -7,6 +7,7 @@ import dis
 import enum
 import functools
 import hashlib
+import inspect
 import sys
 import types
 from collections.abc import Iterator, Mapping
@@ -15,16 +16,18 @@ from typing import Any
 
 import numpy as np
 
-_Path = tuple[types.FunctionType, ...]  # the functions being walked, outermost first
+_Path = tuple[types.FunctionType | type, ...]  # the functions and classes being walked, outermost first
+
+LIBRARIES = {"torch", "numpy", "scipy", *sys.stdlib_module_names}  # their classes are named, and not read
 
 
 def fingerprint(*things: Any) -> str:
     """Sixteen hexadecimal digits that name what is given, down to its type.
 
     Knows what a recipe can hold: plain values and collections, arrays, tensors, modules, frozen dataclasses, and
-    functions with the constants, defaults, closures and module-level values they use. Anything else is refused: a name
-    that leaves something out would let a stored result stand for another. Functions are named by their bytecode, so
-    another minor version of Python gives them another name.
+    functions with the constants, defaults, closures and module-level values they use, and classes with their methods.
+    Anything else is refused: a name that leaves something out would let a stored result stand for another. Functions
+    are named by their bytecode, so another minor version of Python gives them another name.
 
     >>> fingerprint(1) == fingerprint(1.0)
     False
@@ -85,17 +88,18 @@ def _torch(value: Any, path: _Path) -> bytes | None:
         raw = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
         return _digest("tensor", str(value.dtype), repr(tuple(value.shape)), raw.tobytes())
     if isinstance(value, torch.nn.Module):
-        return _digest("module", _qualified(type(value)), *_module(value, path))
+        return _digest("module", _walk(type(value), path), *_module(value, path))
     if isinstance(value, torch.dtype | torch.device | torch.layout):
         return _digest("torch", repr(value))
     return None
 
 
 def _module(module: Any, path: _Path) -> Iterator[bytes]:
-    """Weights, buffers, sub-modules and plain attributes such as a stride; not whether it is in training mode."""
+    """Weights, buffers, sub-modules in their order, and plain attributes such as a stride; not the training mode."""
     yield _walk({k: v for k, v in vars(module).items() if not k.startswith("_") and k != "training"}, path)
     for held in (module._parameters, module._buffers, module._modules):
-        yield _walk(dict(held), path)
+        yield _walk(list(held.items()), path)
+    yield _walk([name for name, p in module._parameters.items() if p is not None and p.requires_grad], path)
 
 
 def _collection(value: Any, path: _Path) -> bytes | None:
@@ -116,7 +120,7 @@ def _dataclass(value: Any, path: _Path) -> bytes | None:
     if not type(value).__dataclass_params__.frozen:  # type: ignore[attr-defined]
         raise TypeError(f"cannot fingerprint {_qualified(type(value))}, a dataclass that can change; make it frozen")
     held = (_digest("field", f.name, _walk(getattr(value, f.name), path)) for f in dataclasses.fields(value))
-    return _digest("dataclass", _qualified(type(value)), *held)
+    return _digest("dataclass", _walk(type(value), path), *held)
 
 
 def _callable(value: Any, path: _Path) -> bytes | None:
@@ -127,7 +131,7 @@ def _callable(value: Any, path: _Path) -> bytes | None:
     if isinstance(value, types.FunctionType):
         return _function(value, path)
     if isinstance(value, type):
-        return _digest("class", _qualified(value))
+        return _class(value, path)
     if isinstance(value, types.ModuleType):
         return _digest("namespace", value.__name__)
     if isinstance(value, types.CodeType):
@@ -135,6 +139,31 @@ def _callable(value: Any, path: _Path) -> bytes | None:
     if isinstance(value, types.BuiltinFunctionType | types.MethodDescriptorType | np.ufunc):
         return _digest("builtin", str(getattr(value, "__module__", "")), getattr(value, "__qualname__", value.__name__))
     return None
+
+
+def _class(cls: type, path: _Path) -> bytes:
+    """Its name and what its body says: methods, and values that have a name of their own."""
+    if cls in path:
+        return _digest("itself", str(path[::-1].index(cls)))
+    if cls.__module__.partition(".")[0] in LIBRARIES:
+        return _digest("class", _qualified(cls))
+    inside = (*path, cls)
+    bases = [_walk(base, inside) for base in cls.__bases__]
+    body = [_digest("item", name, *_member(cls, name, inside)) for name in sorted(vars(cls))]
+    return _digest("class", _qualified(cls), *bases, *body)
+
+
+def _member(cls: type, name: str, path: _Path) -> Iterator[bytes]:
+    value = vars(cls)[name]
+    if isinstance(value, property):
+        yield from (_walk(f, path) for f in (value.fget, value.fset) if f)
+    value = getattr(value, "__func__", getattr(value, "func", value))  # of a static, class or cached one
+    if isinstance(value, types.FunctionType):
+        written = inspect.unwrap(value).__code__.co_filename != "<string>"  # by hand, and not by a decorator
+        yield from [_walk(value, path)] if written or not dataclasses.is_dataclass(cls) else []
+    elif not name.startswith("__"):
+        found = (reader(value, path) for reader in (_plain, _array, _torch, _collection, _dataclass, _callable))
+        yield from (one for one in found if one)
 
 
 def _function(function: types.FunctionType, path: _Path) -> bytes:
@@ -148,7 +177,8 @@ def _function(function: types.FunctionType, path: _Path) -> bytes:
 
 def _code(code: types.CodeType, path: _Path) -> bytes:
     names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
-    return _digest("code", code.co_code, *(_walk(part, path) for part in (*names, code.co_consts)))
+    takes = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
+    return _digest("code", code.co_code, *(_walk(part, path) for part in (*names, takes, code.co_consts)))
 
 
 def _globals(function: types.FunctionType, path: _Path) -> dict[str, Any]:
