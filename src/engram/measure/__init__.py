@@ -1,1 +1,5 @@
 """Statistics on evidence. NumPy and SciPy only."""
+
+from engram.measure.judgement import judge, proportion, shuffled, simultaneous
+
+__all__ = ["judge", "proportion", "shuffled", "simultaneous"]

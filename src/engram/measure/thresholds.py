@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import numpy.typing as npt
 
@@ -43,7 +45,7 @@ def best_by_group(values: npt.ArrayLike, member: npt.ArrayLike, group: npt.Array
     scores = scores.ravel()
     order = np.argsort(kind, kind="stable")
     ends = np.searchsorted(kind[order], np.arange(groups + 1))
-    parts = [order[a:b] for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    parts = [order[a:b] for a, b in pairwise(ends)]
     everywhere = best(scores, truth)
     return np.array([best(scores[p], truth[p]) if _both(truth[p]) else everywhere for p in parts])
 
