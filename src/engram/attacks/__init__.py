@@ -27,12 +27,21 @@ ATTACKS = {
 }
 
 
+def known() -> dict[str, str]:
+    """Name and place of every attack: ours, and those that installed packages add."""
+    return {e.name: e.value for e in importlib.metadata.entry_points(group="engram.attacks")} | ATTACKS
+
+
 def kind(name: str) -> type[Any]:
-    """The class of an attack, ours or one that an installed package adds."""
-    places = {e.name: e.value for e in importlib.metadata.entry_points(group="engram.attacks")} | ATTACKS
-    module, _, cls = places[check.known("attack", name, places)].partition(":")
+    """The class of an attack."""
+    module, _, cls = known()[check.known("attack", name, known())].partition(":")
     found: type[Any] = getattr(importlib.import_module(module), cls)
     return found
+
+
+def knobs_of(attack: Attack) -> dict[str, Any]:
+    """The knobs of an attack and what they are set to."""
+    return {f.name: getattr(attack, f.name) for f in dataclasses.fields(attack)}  # type: ignore[arg-type]
 
 
 def attack(name: str, knobs: Mapping[str, Any] | None = None) -> Attack:

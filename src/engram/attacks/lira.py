@@ -63,7 +63,7 @@ class LiRA:
     def scored(self, phi: Floats, shadow: Population) -> Floats:
         """[view, record] -> [record]"""
         fitted = moments(shadow.of(margin), shadow.member, self.variance)
-        return SCORES[self.mode](phi, *fitted).sum(0)
+        return np.asarray(SCORES[self.mode](phi, *fitted).sum(0))
 
 
 def moments(phi: Floats, member: Bools, variance: Variance) -> Moments:
@@ -94,7 +94,7 @@ def log_ratio(phi: Floats, mu_in: Floats, s_in: Floats, mu_out: Floats, s_out: F
 
 
 def unusually_high(phi: Floats, _mu_in: Floats, _s_in: Floats, mu_out: Floats, s_out: Floats) -> Floats:
-    return -log_ndtr(-(phi - mu_out) / s_out)  # -log Pr[Z > phi], section V; grows with 1 - Pr[Z > phi]
+    return np.asarray(-log_ndtr(-(phi - mu_out) / s_out))  # -log Pr[Z > phi], section V; grows with 1 - Pr[Z > phi]
 
 
 def improbable(phi: Floats, _mu_in: Floats, _s_in: Floats, mu_out: Floats, s_out: Floats) -> Floats:

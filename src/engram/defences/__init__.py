@@ -26,10 +26,14 @@ DEFENCES = {
 }
 
 
+def known() -> dict[str, str]:
+    """Name and place of every defence: ours, and those that installed packages add."""
+    return {e.name: e.value for e in importlib.metadata.entry_points(group="engram.defences")} | DEFENCES
+
+
 def function(name: str) -> Callable[..., Recipe]:
-    """The function of a defence, ours or one that an installed package adds."""
-    places = {e.name: e.value for e in importlib.metadata.entry_points(group="engram.defences")} | DEFENCES
-    module, _, attribute = places[check.known("defence", name, places)].partition(":")
+    """The function of a defence."""
+    module, _, attribute = known()[check.known("defence", name, known())].partition(":")
     found: Callable[..., Recipe] = getattr(importlib.import_module(module), attribute)
     return found
 

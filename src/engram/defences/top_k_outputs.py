@@ -20,7 +20,7 @@ class Top:
     classes: int
 
     def __call__(self, p: Tensor) -> Tensor:
-        ranks = p.argsort(-1, descending=True, stable=True).argsort(-1)
+        ranks = p.argsort(dim=-1, descending=True, stable=True).argsort(-1)
         hidden = ranks >= self.classes
         left = (p * hidden).sum(-1, keepdim=True) / hidden.sum(-1, keepdim=True).clamp_min(1)
         return p.where(~hidden, left)
