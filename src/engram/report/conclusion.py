@@ -1,0 +1,91 @@
+"""The verdict in words: what came out, how sure that is, and the rule it follows from."""
+
+from __future__ import annotations
+
+from engram.report import words
+from engram.report.dossier import UNDEFENDED, Dossier
+from engram.report.page import Child, Safe, tag
+from engram.report.verdict import LEVELS, Rule, Verdict, verdict
+
+HEADLINES = {
+    "gives away": "This model gives away who was in its training.",
+    "trace": "This model shows a trace of who was in its training.",
+    "nothing": "Nothing was found.",
+    "unknown": "Nothing can be said: no attack was measured.",
+}
+STEPS = {"nothing": "nothing found", "trace": "a trace", "gives away": "gives away who was in it"}
+
+
+def conclusion(told: Dossier) -> Safe:
+    """The verdict in words, where it stands between nothing and much, and the rule it came from."""
+    rule = Rule()
+    found = verdict(told.of_arm(UNDEFENDED), rule)
+    steps = [tag("li", STEPS[level], class_="here" if level == found.level else None) for level in LEVELS]
+    return tag(
+        "section",
+        tag("h2", "Verdict", class_="eyebrow"),
+        tag("p", HEADLINES[found.level], class_="verdict"),
+        tag("ol", steps, class_="levels"),
+        [tag("p", sentence) for sentence in _because(told, found)],
+        tag("p", tag("b", "The rule. "), *rule_in_words(rule, found), class_="rule"),
+        id="verdict",
+    )
+
+
+def _because(told: Dossier, found: Verdict) -> list[Child]:
+    if not told.ranking():
+        return ["Every attack of the plan was refused or has not been run; the reasons are below."]
+    best = told.ranking()[0]
+    area, few = told.finding("auc", best), told.finding(Rule().rate, best)
+    said: list[Child] = [
+        [
+            "Shown one member and one non-member, the strongest attack, ",
+            tag("b", words.named(best)),
+            ", tells which is which with probability ",
+            tag("b", words.interval(area)),
+            "; a coin would with 0.5.",
+        ]
+    ]
+    if few is not None and few.value is not None:
+        said.append(
+            f"When it may accuse no more than one non-member in a hundred, it finds {words.interval(few)} of the members; "
+            f"guessing would find 1{words.THIN}%."
+        )
+    elif few is not None:
+        said.append(f"How it does when it must hardly ever be wrong, these records cannot tell: {few.reason}.")
+    if found.level == "nothing" and area is not None and area.high is not None:
+        said.append(
+            "That is not proof that there is nothing. It says that no attack in the table did surely better than guessing, "
+            f"and that an AUC up to {area.high:.3f} would have been compatible with what was seen."
+        )
+    return said
+
+
+def rule_in_words(rule: Rule, found: Verdict) -> list[Child]:
+    """Written from the rule itself, so that it cannot drift from what was applied."""
+    level, rate = words.percent(rule.level), words.metric(rule.rate)
+    together = (
+        f"Each interval is widened until all {len(found.bounds)} of them hold together with probability {level}, "
+        "because the strongest attack was picked after the fact."
+        if len(found.bounds) > 1
+        else f"The interval is that of level {level}."
+    )
+    return [
+        f"“Gives away” means that for some attack the lower end of the interval lies above an AUC of {rule.auc:g}, or "
+        f"above {words.percent(rule.tpr)} for {rate}; “a trace”, that it lies above guessing (an AUC of 0.5, or "
+        f"{words.percent(rule.fpr)}). {together} The lines are conventions of this tool, not law. ",
+        _reached(found),
+    ]
+
+
+def _reached(found: Verdict) -> Child:
+    if not found.because:
+        return None
+    told = [f"{words.of(b.finding)}, {words.metric(b.finding.metric)} at least {_low(b.finding.metric, b.low)}"
+            for b in found.because[:2]]  # fmt: skip
+    more = len(found.because) - len(told)
+    return f"Reached by {'; '.join(told)}{f'; and {more} more' if more else ''}."
+
+
+def _low(metric: str, low: float) -> str:
+    return f"{low:.3f}" if metric in words.PLAIN else words.percent(low)
