@@ -15,9 +15,11 @@ import numpy as np
 import torch
 
 import engram
+from engram import check
 from engram.access import Lab, OutOfQueries, Unknown
 from engram.attacks import attack as attack_named
 from engram.attacks import kind as attack_kind
+from engram.attacks import knobs_of as knobs_of_attack
 from engram.chunks.local import Local
 from engram.data import duplicates, fingerprint
 from engram.defences import defence as defence_named
@@ -46,11 +48,18 @@ class Plan:
     knobs: Knobs = dataclasses.field(default_factory=dict)
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        for name in self.knobs:
+            check.known("attack or defence of this audit", name, (*self.attacks, *self.defences))
+        self.told()  # an unknown name or knob is an error now, not after an hour
+
     def attack(self, name: str) -> Attack:
         return attack_named(name, self.knobs.get(name))
 
     def told(self) -> dict[str, Any]:
-        made = {name: dataclasses.asdict(self.attack(name)) for name in self.attacks}
+        made = {name: knobs_of_attack(self.attack(name)) for name in self.attacks}
+        for name in self.defences:
+            defence_named(name, self.knobs.get(name))
         guards = {name: {**knobs_of(name), **self.knobs.get(name, {})} for name in self.defences}
         return {"attacks": made, "defences": guards, "seed": self.seed}
 
@@ -149,7 +158,7 @@ def _attacked(
     except (NotGranted, Unknown, OutOfQueries) as reason:
         return [Finding("auc", None, None, None, n=0, reason=str(reason), attack=name, defence=defence)]
     about = {
-        "knobs": dataclasses.asdict(attack),  # type: ignore[call-overload]  every attack is a dataclass of its knobs
+        "knobs": knobs_of_attack(attack),
         "asks": cls.asks.__name__,
         "knowledge": str(handle.knowledge),
         "queries": handle.queries,

@@ -40,7 +40,7 @@ class Full(StoreError):
 
 def save(folder: Path, array: Array) -> str:
     """The name of the block that holds this array; equal arrays share one."""
-    array = np.ascontiguousarray(array)
+    array = np.asarray(array, order="C")
     if array.dtype.hasobject:
         raise TypeError("a block holds numbers or fixed-width text, got an object array")
     digest = hashlib.sha256(f"{array.dtype.str}{array.shape}".encode())
@@ -50,6 +50,12 @@ def save(folder: Path, array: Array) -> str:
         with explained(folder):
             _write_whole(folder / name, array)
     return name
+
+
+def sweep(folder: Path) -> None:
+    """Remove what a killed writer left half-written. Only for whoever holds the lock."""
+    for part in folder.glob("*.part"):
+        part.unlink()
 
 
 def load(folder: Path, name: str) -> Array:

@@ -37,8 +37,8 @@ def known(kind: str, name: str, names: Iterable[str]) -> str:
     names = sorted(names)
     if name in names:
         return name
-    near = difflib.get_close_matches(name, names, 1)
-    suggestion = f"; did you mean {near[0]}?" if near else ""
+    near = difflib.get_close_matches(name, names, 1, 0.5)  # of two letters, one may be wrong
+    suggestion = f"; did you mean {near[0]}?" if near else "."
     raise ValueError(f"no {kind} is called {name!r}{suggestion} Known: {', '.join(names)}")
 
 

@@ -25,7 +25,7 @@ class Seed:
     @property
     def number(self) -> int:
         """63 bits that name this stream; what torch generators and solvers are seeded with."""
-        told = "\x1f".join(f"{type(n).__name__}:{n}" for n in (self.root, *self.path))
+        told = "\x1f".join(f"str:{n}" if isinstance(n, str) else f"int:{n:d}" for n in (self.root, *self.path))
         return int.from_bytes(hashlib.sha256(told.encode()).digest()[:8], "big") >> 1
 
     def numpy(self) -> np.random.Generator:

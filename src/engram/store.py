@@ -88,8 +88,10 @@ class Store:
         self.path = Path(path)
         self.blocks = Path(f"{path}.blocks")
         self._lock: IO[str] | None = None
-        with explained(self.path):
+        with contextlib.ExitStack() as undo, explained(self.path):
+            undo.callback(self._unlock)
             self._db = self._open_to_write() if write else self._open_to_read()
+            undo.pop_all()
 
     def __enter__(self) -> Store:
         return self
@@ -99,8 +101,7 @@ class Store:
 
     def close(self) -> None:
         self._db.close()
-        if self._lock:
-            self._lock.close()
+        self._unlock()
 
     # What was planned, and the pieces of work already done
 
@@ -197,7 +198,7 @@ class Store:
         with self._transaction():
             self._db.executemany(
                 f"INSERT OR REPLACE INTO findings(run, {', '.join(columns)}) VALUES (?, {marks})",
-                [(run, *(getattr(f, c) for c in columns)) for f in findings],
+                [(run, *(_plain(getattr(f, c)) for c in columns)) for f in findings],
             )
 
     def findings(self, run: int) -> list[Finding]:
@@ -214,6 +215,7 @@ class Store:
         self._lock = _locked(Path(f"{self.path}.lock"))
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
         self.blocks.mkdir(mode=0o700, exist_ok=True)
+        blocks.sweep(self.blocks)
         db = _connect(str(self.path))
         if not _version(db):
             db.executescript(
@@ -228,6 +230,10 @@ class Store:
             raise StoreError(f"there is no store at {self.path}; run an audit first, or name it with --store")
         _refuse_other_files(self.path)
         return _connect(f"{self.path.absolute().as_uri()}?mode=ro")
+
+    def _unlock(self) -> None:
+        if self._lock:
+            self._lock.close()
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -275,6 +281,11 @@ def _put_together(cls: type[Evidence], arrays: Arrays, rest: dict[str, Any]) -> 
         else:
             fields[field] = array
     return cls(**fields)
+
+
+def _plain(value: Any) -> Any:
+    """SQLite would keep a NumPy number as its bytes."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _json(value: Any) -> str:

@@ -64,7 +64,10 @@ Evidence = Scores | Recovered | Copied
 
 @dataclass(frozen=True)
 class Finding:
-    """A measured value, its interval, and what it rests on; None with a reason where the records cannot tell."""
+    """A measured value, its interval, and what it rests on; None with a reason where the records cannot tell.
+
+    A one-sided bound is its own value and its own `low`; its `high` is None.
+    """
 
     metric: str
     value: float | None

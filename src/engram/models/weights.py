@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from pickle import UnpicklingError  # noqa: TID251  what torch.load raises when it refuses; nothing is unpickled here
@@ -9,6 +11,8 @@ from pickle import UnpicklingError  # noqa: TID251  what torch.load raises when 
 import torch
 from torch import Tensor
 
+# How torch.load breaks off, by where the file is broken
+BROKEN = (RuntimeError, EOFError, ValueError, TypeError, LookupError, AttributeError, AssertionError, struct.error)
 CONVERT = "where you trust the file, load the model, write torch.save(model.state_dict(), 'weights.pt'), and give that"
 
 
@@ -23,12 +27,7 @@ def load_weights(path: str | Path) -> dict[str, Tensor]:
         raise FileNotFoundError(f"expected a file of weights, found none at {path}")
     if path.suffix == ".safetensors":
         return _safetensors(path)
-    try:
-        held = torch.load(path, map_location="cpu", weights_only=True)
-    except UnpicklingError:
-        raise ValueError(f"{path} is a pickle that could run code, so it was not loaded; {CONVERT}") from None
-    except (RuntimeError, EOFError, ValueError) as error:
-        raise ValueError(f"{path} is not a file of PyTorch weights ({str(error).splitlines()[0]}); {CONVERT}") from None
+    held = _torch(path)
     held = held["state_dict"] if isinstance(held, Mapping) and isinstance(held.get("state_dict"), Mapping) else held
     return _checked(path, held)
 
@@ -41,9 +40,21 @@ def strip_prefix(weights: Mapping[str, Tensor], prefix: str = "module.") -> dict
     return {name.removeprefix(prefix): value for name, value in weights.items()}
 
 
+def _torch(path: Path) -> object:
+    try:
+        with warnings.catch_warnings(action="ignore"):  # of an unusual pickle; what matters about it is raised
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except UnpicklingError:
+        raise ValueError(f"{path} is a pickle that could run code, so it was not loaded; {CONVERT}") from None
+    except BROKEN as error:
+        said = str(error).partition("\n")[0] or type(error).__name__
+        raise ValueError(f"{path} is not a file of PyTorch weights ({said}); {CONVERT}") from None
+
+
 def _safetensors(path: Path) -> dict[str, Tensor]:
     try:
-        from safetensors.torch import SafetensorError, load_file  # type: ignore[import-not-found]
+        from safetensors import SafetensorError  # type: ignore[import-not-found]
+        from safetensors.torch import load_file  # type: ignore[import-not-found]
     except ImportError:
         raise ImportError(f"{path} needs the safetensors package; install it with: pip install safetensors") from None
     try:

@@ -29,7 +29,7 @@ class Flat:
         sizes = [shape.numel() for shape in shapes.values()]
         self.values = torch.zeros(sum(sizes), device=device)
         self.values.grad = torch.zeros_like(self.values)
-        cut = zip(shapes.items(), self.values.split(sizes), self.values.grad.split(sizes), strict=True)
+        cut = zip(shapes.items(), torch.split(self.values, sizes), torch.split(self.values.grad, sizes), strict=True)
         self.leaves: dict[str, Tensor] = {}
         self.gradients: list[Tensor] = []
         for (name, shape), values, gradient in cut:
@@ -132,12 +132,12 @@ class Stack:
         bias = self._seen.get(f"{name}bias", self._fixed.get(f"{name}bias"))  # [model, out]
         if shared:  # one matrix product over all models
             wide = x.flatten(0, -2) @ weight.transpose(0, 1).flatten(1)  # [record, model * out]
-            y = wide.view(-1, *weight.shape[::2]).transpose(0, 1)  # [model, record, out]
+            y: Tensor = wide.view(-1, *weight.shape[::2]).transpose(0, 1)  # [model, record, out]
             y = y if bias is None else y + bias[:, None]
-            return y.unflatten(1, x.shape[:-1])
+            return y.reshape(self.count, *x.shape[:-1], y.shape[-1])
         flat = x.flatten(1, -2)
         y = torch.bmm(flat, weight) if bias is None else torch.baddbmm(bias[:, None], flat, weight)
-        return y.unflatten(1, x.shape[1:-1])
+        return y.view(self.count, *x.shape[1:-1], y.shape[-1])
 
     def _mapped(self, module: nn.Module, name: str, x: Tensor, shared: bool) -> tuple[Tensor, bool]:
         weights = {**self._seen, **self._fixed}
