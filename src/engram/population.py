@@ -22,10 +22,10 @@ from engram.data.fingerprints import fingerprint
 from engram.measure.thresholds import best
 from engram.seed import Seed
 from engram.signals import STANDARD, Signal, View, as_is, released
-from engram.train.loop import Models, fit_many
+from engram.train.loop import fit_many
 from engram.train.plan import Plan, planned
 from engram.train.recipe import Recipe
-from engram.train.stack import Device
+from engram.train.stack import Device, Models
 from engram.types import Arrays, Bools, Chunks, Floats, Ints, Piece, Track, quiet
 
 

@@ -6,6 +6,7 @@ from engram.train.optimisers import SGD, Adam, Cosine
 from engram.train.recipe import Fresh, Given, Patience, Recipe
 from engram.train.sampling import Batches, FullBatch
 from engram.train.stack import Stack
+from engram.train.steps import Plain
 
 __all__ = [
     "SGD",
@@ -17,6 +18,7 @@ __all__ = [
     "FullBatch",
     "Given",
     "Patience",
+    "Plain",
     "Recipe",
     "Stack",
     "fit",

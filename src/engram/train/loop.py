@@ -12,10 +12,9 @@ from torch import Tensor, nn
 from engram.data.dataset import Dataset
 from engram.seed import Seed
 from engram.train.recipe import Given, Patience, Recipe
-from engram.train.stack import Device, Single, Stack
+from engram.train.stack import Device, Models, Single, Stack
+from engram.train.steps import Batch, Training
 from engram.types import Ints, Track, quiet
-
-Models = Single | Stack
 
 
 def fit(recipe: Recipe, data: Dataset, *, seed: Seed, device: Device = "cpu", track: Track = quiet) -> nn.Module:
@@ -53,10 +52,9 @@ def fit_many(
 def _play(recipe: Recipe, models: Models, feed: _Feed, seeds: Sequence[Seed], track: Track) -> None:
     streams = [seed.child("batches").numpy() for seed in seeds]
     optimiser = recipe.optimiser(models.flat.values)
-    watch = None
-    if recipe.stop:
-        feed, held = feed.cut(recipe.stop.held_out, [seed.child("held out").numpy() for seed in seeds])
-        watch = _Watch(recipe.stop, held, models)
+    feed, watch = _watched(recipe, models, feed, seeds)
+    feed, beside = feed.cut(recipe.step.beside, [seed.child("beside").numpy() for seed in seeds])
+    take = recipe.step(Training(recipe.loss, models, optimiser, seeds, beside(None) if beside.records else None))
     models.train(True)
     for epoch in track(range(recipe.epochs), "training"):
         if schedule := recipe.optimiser.schedule:
@@ -65,13 +63,19 @@ def _play(recipe: Recipe, models: Models, feed: _Feed, seeds: Sequence[Seed], tr
             x, y, shared = feed(positions)
             for change in recipe.before:
                 x = change(x)
-            losses = recipe.loss(models(x, shared=shared), y.expand(models.count, -1))  # [model, record]
-            models.backward(losses.mean(1).sum())
-            optimiser.step()
+            take(Batch(x, y.expand(models.count, -1), shared, epoch))
         if watch and watch.enough(models, recipe):
             break
     if watch:
         watch.restore(models)
+
+
+def _watched(recipe: Recipe, models: Models, feed: _Feed, seeds: Sequence[Seed]) -> tuple[_Feed, _Watch | None]:
+    """What is left to train on, and who decides when it is enough."""
+    if recipe.stop is None:
+        return feed, None
+    feed, held = feed.cut(recipe.stop.held_out, [seed.child("held out").numpy() for seed in seeds])
+    return feed, _Watch(recipe.stop, held, models)
 
 
 class _Feed:
@@ -91,14 +95,18 @@ class _Feed:
         return self._all
 
     def _gather(self, rows: Ints, shared: bool) -> tuple[Tensor, Tensor, bool]:
-        index = torch.as_tensor(rows[0] if shared else rows, device=self.x.device)
+        index = torch.tensor(rows[0] if shared else rows, device=self.x.device)
         return self.x[index], self.y[index], shared
 
     def cut(self, share: float, streams: Sequence[np.random.Generator]) -> tuple[_Feed, _Feed]:
         """Without a random `share` of each model's records, and those alone."""
+        if not share:
+            return self, _Feed(self.x, self.y, self.rows[:, :0])
         kept = self.records - max(1, round(share * self.records))
         if not kept:
-            raise ValueError(f"{self.records} training records are too few to hold some out; train without `stop`")
+            raise ValueError(
+                f"{self.records} training records are too few to hold some out; train without `stop` and opponent"
+            )
         rows = np.stack([stream.permutation(own) for stream, own in zip(streams, self.rows, strict=True)])
         return _Feed(self.x, self.y, rows[:, :kept]), _Feed(self.x, self.y, rows[:, kept:])
 

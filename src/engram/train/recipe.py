@@ -14,6 +14,7 @@ from engram import check
 from engram.train.losses import CrossEntropy
 from engram.train.optimisers import SGD, Adam
 from engram.train.sampling import Batches, FullBatch
+from engram.train.steps import Plain, Step
 
 Build = Callable[[], nn.Module]
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -59,6 +60,7 @@ class Recipe:
     optimiser: Optimiser = field(default_factory=Adam)
     sampler: Sampler = field(default_factory=Batches)  # which records, in which batches
     loss: Loss = field(default_factory=CrossEntropy)  # per record
+    step: Step = field(default_factory=Plain)  # what one batch does to the model
     start: Fresh | Given = field(default_factory=Fresh)
     before: tuple[Callable[..., Tensor], ...] = ()  # what is done to the records of a batch, anew each time
     stop: Patience | None = None

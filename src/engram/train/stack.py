@@ -19,6 +19,10 @@ ELEMENTWISE = (
     nn.Hardtanh, nn.Softsign, nn.Mish, nn.CELU, nn.ReLU6, nn.Hardswish,
 )  # fmt: skip
 
+NARROW = (
+    64  # outputs of a layer; a wider one fills the cores of a processor by itself, and one product over all is slower
+)
+
 Device = torch.device | str
 
 
@@ -83,18 +87,14 @@ class Stack:
 
     def _lay_out(self, module: nn.Module, device: Device) -> None:
         self.template = copy.deepcopy(module).to(device)
-        # A matrix product wants [in, out]; torch keeps [out, in]. Stored the first way and seen the second, no copy is made.
-        turned = {f"{n}.weight".lstrip(".") for n, m in module.named_modules() if isinstance(m, nn.Linear)}
         trained = {n: p for n, p in module.named_parameters() if p.requires_grad}
-        shapes = {n: (self.count, *(p.mT if n in turned else p).shape) for n, p in trained.items()}
-        self.flat = Flat({n: torch.Size(s) for n, s in shapes.items()}, device)
-        self._seen = {n: leaf.mT if n in turned else leaf for n, leaf in self.flat.leaves.items()}
+        self.flat = Flat({n: torch.Size((self.count, *p.shape)) for n, p in trained.items()}, device)
         self._fixed = {
             n: torch.empty((self.count, *w.shape), dtype=w.dtype, device=device)
             for n, w in _state(module).items()
             if n not in trained
         }
-        self._weights = {n: w.detach() for n, w in {**self._seen, **self._fixed}.items()}
+        self._weights = {n: w.detach() for n, w in {**self.flat.leaves, **self._fixed}.items()}
         self._whole = len(list(module.parameters())) < sum(1 for _ in module.named_parameters(remove_duplicate=False))
 
     def __call__(self, x: Tensor, *, shared: bool = False) -> Tensor:
@@ -128,19 +128,20 @@ class Stack:
         return self._mapped(module, name, x, shared)
 
     def _linear(self, name: str, x: Tensor, shared: bool) -> Tensor:
-        weight = self.flat.leaves[f"{name}weight"]  # [model, in, out]
-        bias = self._seen.get(f"{name}bias", self._fixed.get(f"{name}bias"))  # [model, out]
-        if shared:  # one matrix product over all models
-            wide = x.flatten(0, -2) @ weight.transpose(0, 1).flatten(1)  # [record, model * out]
-            y: Tensor = wide.view(-1, *weight.shape[::2]).transpose(0, 1)  # [model, record, out]
+        weight = self.flat.leaves[f"{name}weight"]  # [model, out, in]
+        bias = self.flat.leaves.get(f"{name}bias", self._fixed.get(f"{name}bias"))  # [model, out]
+        flat = x.flatten(0, -2) if shared else x.flatten(1, -2)
+        if shared and (weight.is_cuda or weight.shape[1] < NARROW):  # one matrix product over all models
+            wide = flat @ weight.flatten(0, 1).T  # [record, model * out]
+            y: Tensor = wide.view(-1, *weight.shape[:2]).transpose(0, 1)  # [model, record, out]
             y = y if bias is None else y + bias[:, None]
-            return y.reshape(self.count, *x.shape[:-1], y.shape[-1])
-        flat = x.flatten(1, -2)
-        y = torch.bmm(flat, weight) if bias is None else torch.baddbmm(bias[:, None], flat, weight)
-        return y.view(self.count, *x.shape[1:-1], y.shape[-1])
+        else:
+            flat = flat.expand(self.count, *flat.shape) if shared else flat
+            y = torch.bmm(flat, weight.mT) if bias is None else torch.baddbmm(bias[:, None], flat, weight.mT)
+        return y.reshape(self.count, *(x.shape[:-1] if shared else x.shape[1:-1]), y.shape[-1])
 
     def _mapped(self, module: nn.Module, name: str, x: Tensor, shared: bool) -> tuple[Tensor, bool]:
-        weights = {**self._seen, **self._fixed}
+        weights = {**self.flat.leaves, **self._fixed}
         own = {n.removeprefix(name): w for n, w in weights.items() if n.startswith(name)}
 
         def one(own: dict[str, Tensor], x: Tensor) -> Tensor:
@@ -154,6 +155,9 @@ class Stack:
 
     def _spread(self, x: Tensor, shared: bool) -> Tensor:
         return x.expand(self.count, *x.shape) if shared else x
+
+
+Models = Single | Stack
 
 
 def _state(module: nn.Module) -> dict[str, Tensor]:
