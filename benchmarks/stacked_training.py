@@ -40,7 +40,7 @@ class Case:
     goal: str = ""
     halves: bool = True  # each model gets a half of the records, its own; else all get all
     looped: int = 4  # models that the loop trains
-    repeats: int = 3
+    repeats: int = 5
 
 
 def cases(device: str) -> Iterator[Case]:
@@ -74,6 +74,8 @@ def measured(case: Case, device: str) -> dict[str, Any]:
     block = min(plan.block, case.shadows)
     same(case, data, device)
     loops, stacks = [], []
+    timed(lambda: looped(case, data, range(case.looped), device), device)  # warm up
+    timed(lambda: stacked(case, data, block if plan.stacked else 1, plan.stacked, device), device)
     for _ in range(case.repeats):
         loops.append(timed(lambda: looped(case, data, range(case.looped), device), device) / case.looped * case.shadows)
         stacks.append(timed(lambda: stacked(case, data, block if plan.stacked else 1, plan.stacked, device), device))

@@ -9,7 +9,7 @@ from torch import nn
 
 import engram.train.plan
 from engram.data import dataset
-from engram.models import MLP
+from engram.models import MLP, SmallCNN
 from engram.train import Batches, FullBatch, Recipe
 from engram.train.plan import planned, unstackable
 
@@ -78,3 +78,14 @@ def test_planning_times_nothing_and_draws_nothing():
     state = torch.get_rng_state()
     assert planned(RECIPE, DATA, 25) == planned(RECIPE, DATA, 25)
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_large_images_are_trained_one_by_one_on_a_processor():
+    small, large = (planned(Recipe(SmallCNN(size=s)), images(s), 25) for s in (8, 28))
+    assert small.stacked
+    assert not large.stacked
+    assert "784 pixels fill the cores" in large.reason
+
+
+def images(size):
+    return dataset(np.zeros((50, 1, size, size), np.float32), np.arange(50) % 3)

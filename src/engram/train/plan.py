@@ -22,8 +22,9 @@ from engram.train.recipe import Recipe
 from engram.train.sampling import FullBatch
 from engram.train.stack import Device
 
-CACHE = 64 * 2**20  # bytes of one block in training on a processor; measured best from 32 to 128 MiB
+CACHE = 32 * 2**20  # bytes of one block in training on a processor; measured best from 16 to 64 MiB
 SHARE = 0.5  # of the GPU's free memory
+LARGE = 100  # pixels; a convolution over more fills the cores of a processor with one model, and stacked it is slower
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,10 @@ def planned(recipe: Recipe, data: Dataset, records: int, device: Device = "cpu")
     device = torch.device(device)
     batch = records if isinstance(recipe.sampler, FullBatch) else min(records, recipe.sampler.size)
     module = started(recipe, Seed(0))
+    weights, activations, pixels = _needs(module, data, min(batch, 8))
     reason = unstackable(module)
-    weights, activations = _needs(module, data, min(batch, 8))
+    if device.type == "cpu" and pixels > LARGE and not reason:
+        reason = f"its convolutions over {pixels} pixels fill the cores with one model"
     one = 4 * weights + 2 * batch * activations  # values, gradients, two moments; activations and their gradients
     room = _room(device)
     block = max(1, room // max(1, one))
@@ -86,14 +89,16 @@ def _room(device: torch.device) -> int:
     return CACHE
 
 
-def _needs(module: nn.Module, data: Dataset, batch: int) -> tuple[int, int]:
-    """Bytes of the weights, and bytes of all layers' outputs for one record."""
-    seen = 0
+def _needs(module: nn.Module, data: Dataset, batch: int) -> tuple[int, int, int]:
+    """Bytes of the weights, bytes of all layers' outputs for one record, and pixels of the largest convolution."""
+    seen, pixels = 0, 0
 
-    def count(_: nn.Module, __: Any, output: Any) -> None:
-        nonlocal seen
+    def count(layer: nn.Module, _: Any, output: Any) -> None:
+        nonlocal seen, pixels
         if isinstance(output, Tensor):
             seen += output.numel() * output.element_size()
+        if isinstance(layer, nn.Conv2d):
+            pixels = max(pixels, output.shape[-1] * output.shape[-2])
 
     hooks = [m.register_forward_hook(count) for m in module.modules() if not list(m.children())]
     with torch.no_grad():
@@ -101,4 +106,4 @@ def _needs(module: nn.Module, data: Dataset, batch: int) -> tuple[int, int]:
     for hook in hooks:
         hook.remove()
     weights = sum(p.numel() * p.element_size() for p in module.parameters())
-    return weights, data.x[0].nbytes + seen // batch
+    return weights, data.x[0].nbytes + seen // batch, pixels

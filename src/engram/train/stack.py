@@ -19,9 +19,7 @@ ELEMENTWISE = (
     nn.Hardtanh, nn.Softsign, nn.Mish, nn.CELU, nn.ReLU6, nn.Hardswish,
 )  # fmt: skip
 
-NARROW = (
-    64  # outputs of a layer; a wider one fills the cores of a processor by itself, and one product over all is slower
-)
+NARROW = 64  # outputs of a layer; on a processor a wider one is faster as a product for each model
 
 Device = torch.device | str
 
