@@ -18,6 +18,7 @@ from engram.train.recipe import Recipe
 Defence = Callable[[Recipe], Recipe]
 
 DEFENCES = {
+    "augmentation": "engram.defences.augmentation:augmentation",
     "early-stopping": "engram.defences.early_stopping:early_stopping",
     "l2": "engram.defences.l2:l2",
     "label-smoothing": "engram.defences.label_smoothing:label_smoothing",

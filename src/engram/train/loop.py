@@ -61,6 +61,8 @@ def _play(recipe: Recipe, models: Models, feed: _Feed, seeds: Sequence[Seed], tr
             optimiser.param_groups[0]["lr"] = recipe.optimiser.rate * schedule(epoch / recipe.epochs)
         for positions in recipe.sampler(streams, feed.records):
             x, y, shared = feed(positions)
+            if recipe.before and shared and models.count > 1:  # each model draws its own changes
+                x, shared = x.expand(models.count, *x.shape), False
             for change in recipe.before:
                 x = change(x)
             take(Batch(x, y.expand(models.count, -1), shared, epoch))
