@@ -157,8 +157,17 @@ def started(recipe: Recipe, seed: Seed) -> nn.Module:
 
 @contextlib.contextmanager
 def seeded(seed: Seed, device: Device) -> Iterator[None]:
-    """Torch layers draw initial weights and dropout masks from the global stream: borrow it, and give it back as it was."""
+    """Torch layers draw initial weights and dropout masks from the global streams: borrow them, give them back as they were."""
     device = torch.device(device)
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        torch.manual_seed(seed.number)  # noqa: TID251  inside fork_rng: nobody outside sees it
+    streams = [torch.default_generator]
+    if device.type == "cuda":
+        torch.cuda.init()  # type: ignore[no-untyped-call]
+        streams.append(torch.cuda.default_generators[device.index or 0])
+    before = [stream.get_state() for stream in streams]
+    try:
+        for stream in streams:
+            stream.manual_seed(seed.number)
         yield
+    finally:
+        for stream, state in zip(streams, before, strict=True):
+            stream.set_state(state)

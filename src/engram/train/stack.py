@@ -76,12 +76,15 @@ class Stack:
 
     def __init__(self, modules: Iterable[nn.Module], count: int, device: Device = "cpu") -> None:
         self.count = count
-        for model, module in enumerate(modules):
-            if model == 0:
-                self._lay_out(module, device)
-            with torch.no_grad():
-                for name, w in _state(module).items():
-                    self._weights[name][model].copy_(w)
+        modules = iter(modules)
+        first = next(modules)
+        held: dict[str, list[Tensor]] = {name: [w.detach()] for name, w in _state(first).items()}
+        for module in modules:
+            for name, w in _state(module).items():
+                held[name].append(w.detach())
+        self._lay_out(first, device)
+        for name, each in held.items():  # one copy to the device for each name, not for each model
+            self._weights[name].copy_(torch.stack(each))
 
     def _lay_out(self, module: nn.Module, device: Device) -> None:
         self.template = copy.deepcopy(module).to(device)
@@ -130,9 +133,9 @@ class Stack:
         bias = self.flat.leaves.get(f"{name}bias", self._fixed.get(f"{name}bias"))  # [model, out]
         flat = x.flatten(0, -2) if shared else x.flatten(1, -2)
         if shared and (weight.is_cuda or weight.shape[1] < NARROW):  # one matrix product over all models
-            wide = flat @ weight.flatten(0, 1).T  # [record, model * out]
+            turned = weight.flatten(0, 1).T
+            wide = flat @ turned if bias is None else torch.addmm(bias.flatten(), flat, turned)  # [record, model * out]
             y: Tensor = wide.view(-1, *weight.shape[:2]).transpose(0, 1)  # [model, record, out]
-            y = y if bias is None else y + bias[:, None]
         else:
             flat = flat.expand(self.count, *flat.shape) if shared else flat
             y = torch.bmm(flat, weight.mT) if bias is None else torch.baddbmm(bias[:, None], flat, weight.mT)
