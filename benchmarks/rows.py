@@ -30,7 +30,11 @@ def finish(rows: Iterable[Mapping[str, Any]], *, benchmark: str, args: argparse.
     rows = list(rows)
     print(table(rows))
     if args.rows:
-        about = {"benchmark": benchmark, "day": time.strftime("%Y-%m-%d"), "environment": environment(args.device)}
+        about = {
+            "benchmark": benchmark,
+            "at": time.strftime("%Y-%m-%d %H:%M:%S"),
+            "environment": environment(args.device),
+        }
         args.rows.parent.mkdir(parents=True, exist_ok=True)
         with args.rows.open("a") as f:
             f.writelines(json.dumps({**about, **row}) + "\n" for row in rows)

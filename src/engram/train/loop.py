@@ -157,7 +157,7 @@ def started(recipe: Recipe, seed: Seed) -> nn.Module:
 
 @contextlib.contextmanager
 def seeded(seed: Seed, device: Device) -> Iterator[None]:
-    """Torch layers draw initial weights and dropout masks from the global streams: borrow them, give them back as they were."""
+    """Torch layers draw weights and dropout masks from the global streams: borrow them, give them back as they were."""
     device = torch.device(device)
     streams = [torch.default_generator]
     if device.type == "cuda":

@@ -1,0 +1,111 @@
+"""Fill the tables of README and docs from the code and from stored rows, between `<!-- table: NAME -->` and `<!-- end -->`.
+
+python docs/render.py            write them
+python docs/render.py --check    exit with 1 if one is out of date
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from engram import attacks, defences
+
+ROOT = Path(__file__).parents[1]
+MEASURED = ROOT / "benchmarks" / "measured"
+BLOCK = re.compile(r"(<!-- table: (?P<name>[\w -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def main(words: Sequence[str]) -> int:
+    stale = []
+    for page in sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")]):
+        before = page.read_text()
+        after = rendered(before)
+        if after != before:
+            stale.append(page.relative_to(ROOT))
+            if "--check" not in words:
+                page.write_text(after)
+    told = ", ".join(map(str, stale)) or "none"
+    print(f"{'out of date' if '--check' in words else 'rewritten'}: {told}")
+    return int(bool(stale) and "--check" in words)
+
+
+def rendered(text: str) -> str:
+    return BLOCK.sub(lambda found: f"{found[1]}{_table(found['name'])}\n{found[3]}", text)
+
+
+def _table(name: str) -> str:
+    kind, _, rest = name.partition(" ")
+    return TABLES[kind](rest)
+
+
+def _attacks(_: str) -> str:
+    rows = []
+    for name in attacks.ATTACKS:
+        cls = attacks.kind(name)
+        rows.append((f"`{name}`", cls.asks.__name__, (inspect.getdoc(cls) or "").splitlines()[0], cls.paper))
+    return markdown(("attack", "asks for", "what it does", "paper"), rows)
+
+
+def _defences(_: str) -> str:
+    rows = []
+    for name in defences.DEFENCES:
+        knobs = ", ".join(f"`{knob}={value}`" for knob, value in defences.knobs_of(name).items())
+        rows.append((f"`{name}`", (inspect.getdoc(defences.function(name)) or "").splitlines()[0], knobs))
+    return markdown(("defence", "what it does", "knobs"), rows)
+
+
+def _rows(benchmark: str) -> str:
+    """The latest run of a benchmark on each kind of hardware."""
+    runs: dict[str, list[dict[str, Any]]] = {}
+    for row in sorted((r for r in stored() if r["benchmark"] == benchmark), key=lambda r: str(r["at"])):
+        held = runs.setdefault(hardware(row), [])
+        if held and held[0]["at"] != row["at"]:
+            held.clear()
+        held.append(row)
+    if not runs:
+        raise ValueError(f"no stored rows of the benchmark {benchmark!r} under {MEASURED}")
+    return "\n\n".join(_run(where, rows) for where, rows in runs.items())
+
+
+def _run(where: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    heads = [key for key in rows[0] if key not in ABOUT]
+    about = rows[0]["environment"]
+    told = f"{where}, torch {about['torch']}, {str(rows[0]['at'])[:10]}:"
+    return told + "\n\n" + markdown(heads, [[number(row.get(head)) for head in heads] for row in rows])
+
+
+ABOUT = ("benchmark", "at", "environment")
+TABLES: Mapping[str, Callable[[str], str]] = {"attacks": _attacks, "defences": _defences, "rows": _rows}
+
+
+def stored() -> Iterable[dict[str, Any]]:
+    for file in sorted(MEASURED.glob("*.jsonl")):
+        yield from map(json.loads, file.read_text().splitlines())
+
+
+def hardware(row: Mapping[str, Any]) -> str:
+    environment = row["environment"]
+    if environment["device"] != "cpu":
+        return str(environment["device"])
+    return f"{environment['cores']} cores, {environment['processor']}"
+
+
+def number(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
