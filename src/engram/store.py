@@ -226,9 +226,9 @@ class Store:
         return db
 
     def _open_to_read(self) -> sqlite3.Connection:
-        if not self.path.is_file():
-            raise StoreError(f"there is no store at {self.path}; run an audit first, or name it with --store")
         _refuse_other_files(self.path)
+        if not self.path.exists():
+            raise StoreError(f"there is no store at {self.path}; run an audit first, or name it with --store")
         try:
             return _connect(self.path, "mode=ro")
         except sqlite3.OperationalError:
