@@ -102,3 +102,22 @@ def test_labels_out_of_range_are_refused(values, bad):
 def test_labels_have_one_axis():
     with pytest.raises(ValueError, match=r"one number a record, got shape \(2, 1\)"):
         check.labels("labels", np.zeros((2, 1), int))
+
+
+@pytest.mark.parametrize("value", ["3", None, [3], 3j])
+@pytest.mark.parametrize("asked", [check.positive, lambda n, v: check.at_least(n, v, 1), check.fraction])
+def test_what_is_no_number_is_refused_by_its_name(asked, value):
+    with pytest.raises(TypeError, match="rate must be a number, got"):
+        asked("rate", value)
+
+
+@pytest.mark.parametrize("value", [2.0, math.inf, True, "2", None])
+def test_what_is_not_whole_is_refused(value):
+    with pytest.raises(TypeError, match="shadows must be a whole number, got"):
+        check.whole("shadows", value, 1)
+
+
+def test_whole_numbers_pass_from_the_least():
+    assert check.whole("shadows", np.int64(2), 2) == 2
+    with pytest.raises(ValueError, match="shadows must be at least 2, got 1"):
+        check.whole("shadows", 1, 2)

@@ -49,9 +49,9 @@ class Plan:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        self.told()  # an unknown name or knob is an error now, not after an hour
         for name in self.knobs:
             check.known("attack or defence of this audit", name, (*self.attacks, *self.defences))
-        self.told()  # an unknown name or knob is an error now, not after an hour
 
     def attack(self, name: str) -> Attack:
         return attack_named(name, self.knobs.get(name))
@@ -69,6 +69,8 @@ def audit(
 ) -> Run:
     """Every attack of the plan, on the target and behind every defence; the finished run."""
     plan = plan or Plan()
+    for name in plan.defences:
+        guarded(target, name, plan)  # a knob that cannot be is an error now, not after the attacks on the plain model
     about = {
         "command": list(command),
         "target": _about(target),
@@ -114,13 +116,19 @@ def judged(store: Store, run: Run, seed: Seed) -> list[Finding]:
     return found
 
 
-def defended(target: Target, name: str, plan: Plan, store: Store) -> Target:
-    """The same records and the same training with a defence. The model is trained once, and stored."""
+def guarded(target: Target, name: str, plan: Plan) -> Recipe:
+    """The target's recipe with a defence."""
     if target.recipe is None:
         raise Unknown(
             f"{name} changes how the model is trained, and this target does not say how it was; give it a recipe"
         )
-    recipe = defence_named(name, plan.knobs.get(name))(target.recipe)
+    return defence_named(name, plan.knobs.get(name))(target.recipe)
+
+
+def defended(target: Target, name: str, plan: Plan, store: Store) -> Target:
+    """The same records and the same training with a defence. The model is trained once, and stored."""
+    recipe = guarded(target, name, plan)
+    assert target.recipe is not None
     told = f"{target.name}, with {name}"
     if fingerprint(replace(recipe, after=())) == fingerprint(replace(target.recipe, after=())):
         return replace(target, recipe=recipe, name=told)  # only the answers change

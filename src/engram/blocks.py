@@ -14,7 +14,8 @@ import hashlib
 import os
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -60,8 +61,23 @@ def sweep(folder: Path) -> None:
 
 def load(folder: Path, name: str) -> Array:
     """Memory-mapped, read-only."""
-    loaded: Array = np.load(folder / name, mmap_mode="r", allow_pickle=False)
+    place = folder / name
+    if not place.is_file():
+        raise StoreError(f"the store names {place}, which is not there; put its folder of blocks back beside it")
+    try:
+        loaded: Array = np.load(place, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError, SyntaxError):
+        raise StoreError(
+            f"{place} is damaged; delete it, and the work that made it is done again where that can be"
+        ) from None
     return loaded
+
+
+@dataclass(frozen=True)
+class _Told:
+    """NumPy writes into a real file by a call that does not say why it broke off; into anything else, with `write`."""
+
+    write: Callable[[bytes], int]
 
 
 def _write_whole(place: Path, array: Array) -> None:
@@ -69,7 +85,7 @@ def _write_whole(place: Path, array: Array) -> None:
     handle, part = tempfile.mkstemp(dir=place.parent, suffix=".part")
     try:
         with os.fdopen(handle, "wb") as f:
-            np.lib.format.write_array(f, array, allow_pickle=False)
+            np.lib.format.write_array(_Told(f.write), array, allow_pickle=False)
             f.flush()
             os.fsync(f.fileno())
         os.rename(part, place)

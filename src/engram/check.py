@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import numbers
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,19 +14,27 @@ from engram.types import Array
 
 
 def positive(name: str, value: float, instead: str = "") -> float:
-    if not (math.isfinite(value) and value > 0):
+    if not (math.isfinite(_number(name, value)) and value > 0):
         raise ValueError(f"{name} must be positive and finite, got {value}{_instead(instead)}")
     return value
 
 
 def at_least(name: str, value: float, least: float, instead: str = "") -> float:
-    if not value >= least:
+    if not _number(name, value) >= least:
         raise ValueError(f"{name} must be at least {least}, got {value}{_instead(instead)}")
     return value
 
 
+def whole(name: str, value: int, least: int) -> int:
+    """A whole number, not 2.0 and not True."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"{name} must be a whole number, got {value!r}")
+    return int(at_least(name, value, least))
+
+
 def fraction(name: str, value: float, *, zero: bool = False, one: bool = False) -> float:
     """A number between 0 and 1; the ends only where they are allowed."""
+    value = _number(name, value)
     if not ((0 < value < 1) or (zero and value == 0) or (one and value == 1)):
         low, high = "[" if zero else "(", "]" if one else ")"
         raise ValueError(f"{name} must lie in {low}0, 1{high}, got {value}")
@@ -73,6 +82,12 @@ def labels(name: str, values: Array, classes: int | None = None) -> Array:
         bad = int(values.min()) if values.min() < 0 else int(values.max())
         raise ValueError(f"{name} must lie in 0..{'' if classes is None else classes - 1}, got {bad}")
     return values.astype(np.int64)
+
+
+def _number(name: str, value: float) -> float:
+    if not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    return value
 
 
 def _instead(instead: str) -> str:

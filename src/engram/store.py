@@ -109,11 +109,11 @@ class Store:
         """The plan kept under this name; the first proposal is the one that is kept."""
         with self._transaction():
             self._db.execute("INSERT OR IGNORE INTO plans VALUES (?, ?)", (name, _json(proposed)))
-        return dict(json.loads(self._db.execute("SELECT plan FROM plans WHERE name = ?", (name,)).fetchone()[0]))
+        return dict(json.loads(self._rows("SELECT plan FROM plans WHERE name = ?", name)[0][0]))
 
     def piece(self, name: str) -> Arrays | None:
         """The arrays of a finished piece of work, memory-mapped; None where it has not been done."""
-        rows = self._db.execute("SELECT field, block FROM pieces WHERE name = ?", (name,)).fetchall()
+        rows = self._rows("SELECT field, block FROM pieces WHERE name = ?", name)
         return {field: self._load(block) for field, block in rows} or None
 
     def keep(self, name: str, arrays: Arrays) -> None:
@@ -125,21 +125,21 @@ class Store:
 
     def begin(self, identity: str, about: Mapping[str, Any]) -> Run:
         """The unfinished run of this identity, to go on with; else a new one."""
-        row = self._db.execute("SELECT id FROM runs WHERE identity = ? AND finished IS NULL", (identity,)).fetchone()
-        if row is None:
+        going = self._rows("SELECT id FROM runs WHERE identity = ? AND finished IS NULL", identity)
+        if not going:
             with self._transaction():
-                row = self._db.execute(
+                going = self._rows(
                     "INSERT INTO runs(identity, about, started) VALUES (?, ?, ?) RETURNING id",
-                    (identity, _json(about), time.time()),
-                ).fetchone()
-        return self.run(int(row[0]))
+                    identity, _json(about), time.time(),
+                )  # fmt: skip
+        return self.run(int(going[0][0]))
 
     def finish(self, run: int) -> None:
         with self._transaction():
             self._db.execute("UPDATE runs SET finished = ? WHERE id = ?", (time.time(), run))
 
     def runs(self) -> list[Run]:
-        rows = self._db.execute("SELECT id, identity, about, started, finished FROM runs ORDER BY id").fetchall()
+        rows = self._rows("SELECT id, identity, about, started, finished FROM runs ORDER BY id")
         return [Run(i, identity, json.loads(about), start, end) for i, identity, about, start, end in rows]
 
     def run(self, run: int) -> Run:
@@ -172,11 +172,11 @@ class Store:
 
     def told(self, run: int, *, attack: str | None = None, defence: str | None = None) -> list[Told]:
         """The evidence of a run, in the order in which it was given."""
-        rows = self._db.execute(
+        rows = self._rows(
             "SELECT id, attack, defence, kind, told, about FROM evidence WHERE run = ?"
             " AND attack = coalesce(?, attack) AND defence = coalesce(?, defence) ORDER BY id",
-            (run, attack, defence),
-        ).fetchall()
+            run, attack, defence,
+        )  # fmt: skip
         return [
             Told(attack, defence, self._evidence(key, kind, json.loads(rest)), json.loads(about))
             for key, attack, defence, kind, rest, about in rows
@@ -189,7 +189,7 @@ class Store:
             self._db.executemany("INSERT OR REPLACE INTO responses VALUES (?, ?, ?)", blocks)
 
     def responses(self, run: int) -> Arrays:
-        rows = self._db.execute("SELECT name, block FROM responses WHERE run = ?", (run,)).fetchall()
+        rows = self._rows("SELECT name, block FROM responses WHERE run = ?", run)
         return {name: self._load(block) for name, block in rows}
 
     def judge(self, run: int, findings: Iterable[Finding]) -> None:
@@ -203,7 +203,7 @@ class Store:
 
     def findings(self, run: int) -> list[Finding]:
         columns = [f.name for f in dataclasses.fields(Finding)]
-        rows = self._db.execute(f"SELECT {', '.join(columns)} FROM findings WHERE run = ? ORDER BY id", (run,))
+        rows = self._rows(f"SELECT {', '.join(columns)} FROM findings WHERE run = ? ORDER BY id", run)
         return [Finding(*row) for row in rows]
 
     # Below: how it lies on the disk
@@ -216,7 +216,7 @@ class Store:
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
         self.blocks.mkdir(mode=0o700, exist_ok=True)
         blocks.sweep(self.blocks)
-        db = _connect(str(self.path))
+        db = _connect(self.path, "mode=rw")
         if not _version(db):
             db.executescript(
                 f"BEGIN; {SCHEMA} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT;"
@@ -226,10 +226,15 @@ class Store:
         return db
 
     def _open_to_read(self) -> sqlite3.Connection:
-        if not self.path.is_file():
-            raise StoreError(f"there is no store at {self.path}; run an audit first, or name it with --store")
         _refuse_other_files(self.path)
-        return _connect(f"{self.path.absolute().as_uri()}?mode=ro")
+        if not self.path.exists():
+            raise StoreError(f"there is no store at {self.path}; run an audit first, or name it with --store")
+        try:
+            return _connect(self.path, "mode=ro")
+        except sqlite3.OperationalError:
+            if _unmerged(self.path):
+                raise
+            return _connect(self.path, "mode=ro&immutable=1")  # in a folder where SQLite may not put its index
 
     def _unlock(self) -> None:
         if self._lock:
@@ -241,10 +246,15 @@ class Store:
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
+                self._db.execute("COMMIT")
             except BaseException:
-                self._db.execute("ROLLBACK")
+                if self._db.in_transaction:  # SQLite may have rolled back by itself, as on a full disk
+                    self._db.execute("ROLLBACK")
                 raise
-            self._db.execute("COMMIT")
+
+    def _rows(self, query: str, *values: object) -> list[Any]:
+        with explained(self.path):
+            return self._db.execute(query, values).fetchall()
 
     def _save(self, array: Array) -> str:
         return blocks.save(self.blocks, array)
@@ -253,7 +263,7 @@ class Store:
         return blocks.load(self.blocks, block)
 
     def _evidence(self, key: int, kind: str, rest: dict[str, Any]) -> Evidence:
-        rows = self._db.execute("SELECT field, block FROM evidence_arrays WHERE evidence = ?", (key,)).fetchall()
+        rows = self._rows("SELECT field, block FROM evidence_arrays WHERE evidence = ?", key)
         return _put_together(KINDS[kind], {field: self._load(block) for field, block in rows}, rest)
 
 
@@ -266,6 +276,7 @@ def _taken_apart(evidence: Evidence) -> tuple[dict[str, Array], dict[str, Any]]:
         if isinstance(value, np.ndarray):
             arrays[field.name] = value
         elif isinstance(value, Mapping):
+            rest[field.name] = {}  # it may be empty
             arrays.update({f"{field.name}/{name}": a for name, a in value.items()})
         else:
             rest[field.name] = value
@@ -292,15 +303,23 @@ def _json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, allow_nan=False)
 
 
-def _connect(where: str) -> sqlite3.Connection:
-    db = sqlite3.connect(where, uri=where.startswith("file:"), isolation_level=None, timeout=10)
-    version = _version(db)
-    if version > VERSION:
+def _connect(path: Path, how: str) -> sqlite3.Connection:
+    db = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, isolation_level=None, timeout=10)
+    try:
+        if (version := _version(db)) > VERSION:
+            raise Foreign(
+                f"{path} is a store of version {version}, this engram reads up to {VERSION}; install a newer engram"
+            )
+    except BaseException:
         db.close()
-        raise Foreign(
-            f"{where} is a store of version {version}, this engram reads up to {VERSION}; install a newer engram"
-        )
+        raise
     return db
+
+
+def _unmerged(path: Path) -> bool:
+    """Whether a writer that was killed left something that is not in the file itself yet."""
+    wal = Path(f"{path}-wal")
+    return wal.exists() and wal.stat().st_size > 0
 
 
 def _version(db: sqlite3.Connection) -> int:
@@ -311,6 +330,8 @@ def _refuse_other_files(path: Path) -> None:
     """An existing file must be an SQLite database that carries our mark (bytes 68 to 71 of its header)."""
     if path.is_dir():
         raise Foreign(f"{path} is a folder; a store is a file such as engram.db")
+    if path.exists() and not path.is_file():
+        raise Foreign(f"{path} is a device, not a file; a store is a file such as engram.db")
     if not path.exists() or not path.stat().st_size:
         return
     with path.open("rb") as f:

@@ -43,7 +43,7 @@ class BaVarIA:
     def __post_init__(self) -> None:
         check.known("mode of bavaria", self.mode, ("online", "offline"))
         check.known("predictive of bavaria", self.predictive, ("student", "normal"))
-        check.at_least("shadows", self.shadows, 6)  # a stand-in leaves two or three on each side
+        check.whole("shadows", self.shadows, 6)  # a stand-in leaves two or three on each side
 
     def __call__(self, target: Probabilities, *, seed: Seed, track: Track = quiet) -> Scores:  # noqa: ARG002
         shadow = target.population(self.shadows, track=track)

@@ -49,7 +49,7 @@ class LiRA:
     def __post_init__(self) -> None:
         check.known("mode of lira", self.mode, SCORES)
         check.known("variance of lira", self.variance, ("record", "fixed"))
-        check.at_least("shadows", self.shadows, 4 if self.variance == "record" else 2)
+        check.whole("shadows", self.shadows, 4 if self.variance == "record" else 2)
 
     def __call__(self, target: Probabilities, *, seed: Seed, track: Track = quiet) -> Scores:  # noqa: ARG002
         seen = views(self.views, target.records.x)

@@ -48,7 +48,7 @@ class RMIA:
         check.known("mode of rmia", self.mode, ("online", "offline"))
         check.known("signal of rmia", self.signal, SIGNALS)
         check.positive("gamma", self.gamma)
-        check.at_least("shadows", self.shadows, 2)
+        check.whole("shadows", self.shadows, 2)
         if self.a is not None:
             check.fraction("a", self.a, zero=True, one=True)
 

@@ -7,6 +7,7 @@ and exit code 2. Only the command that was asked for is imported, so help comes 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import json
 import math
@@ -37,22 +38,38 @@ FINE, HELD, WRONG, INTERRUPTED = 0, 1, 2, 130
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
     words = list(sys.argv[1:] if words is None else words)
+    as_json = _asked_for_json(words)
     try:
-        outcome = _run(_parser(words).parse_args(words))
-        _say(outcome.answer, outcome.text, _asked_for_json(words))
+        outcome = _run(_parser(words).parse_args(words, argparse.Namespace(words=words)), as_json)
     except KeyboardInterrupt:
         return _complain("stopped; what was finished is stored, and the same command goes on from there", INTERRUPTED)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read us has gone: nothing left to say
-        return INTERRUPTED
     except (ValueError, TypeError, OSError, ImportError, _store_error()) as wrong:
-        return _complain(str(wrong), WRONG)
+        return _complain(str(wrong) or type(wrong).__name__, WRONG)
+    return _said(outcome, as_json)
+
+
+def _run(args: argparse.Namespace, as_json: bool) -> Outcome:
+    """What a target file prints goes to the errors where the answer must be one object and nothing else."""
+    with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
+        ran: Outcome = _module(args.command).run(args)
+    return ran
+
+
+def _said(outcome: Outcome, as_json: bool) -> int:
+    """Print it; the exit code. What cannot be printed must not be tried again when Python ends."""
+    try:
+        _say(outcome.answer, outcome.text, as_json)
+    except BrokenPipeError:
+        _hush()
+        return INTERRUPTED
+    except OSError as wrong:
+        _hush()
+        return _complain(f"the answer could not be written: {wrong.strerror}; what was measured is stored", WRONG)
     return outcome.code
 
 
-def _run(args: argparse.Namespace) -> Outcome:
-    ran: Outcome = _module(args.command).run(args)
-    return ran
+def _hush() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _module(command: str) -> Any:
@@ -99,7 +116,8 @@ def _plain(value: Any) -> Any:
 
 
 def _complain(sentence: str, code: int) -> int:
-    print(f"engram: {' '.join(sentence.split())}", file=sys.stderr)
+    start = "\r\x1b[K" if sys.stderr.isatty() else ""  # over a progress bar that was broken off
+    print(f"{start}engram: {' '.join(sentence.split())}", file=sys.stderr)
     return code
 
 

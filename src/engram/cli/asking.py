@@ -86,10 +86,15 @@ class Rule:
     how: str
     bound: float
 
+    def fits(self, attacks: Sequence[str], defences: Sequence[str]) -> None:
+        """An attack or a defence that will not be tried is an error now, not after an hour."""
+        check.known("attack of this run", self.attack, (*attacks, "target"))
+        if self.defence:
+            check.known("defence of this run", self.defence, defences)
+
     def holds(self, findings: Sequence[Finding]) -> bool:
         """Whether it holds; a finding that is null, or none at all, is an error: then nothing can be said."""
         about = [f for f in findings if (f.defence, f.attack or "target") == (self.defence, self.attack)]
-        check.known("attack of this run", self.attack, {f.attack or "target" for f in findings})
         check.known(f"metric of {self.attack}", self.metric, {f.metric for f in about})
         meant = [f for f in about if f.metric == self.metric]
         ends = [(f, getattr(f, self.end)) for f in meant]

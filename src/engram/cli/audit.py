@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -45,11 +44,15 @@ def planned(args: argparse.Namespace) -> Any:
 def audited(target: Target, plan: Any, args: argparse.Namespace, rules: Sequence[asking.Rule] = ()) -> Outcome:
     """Audit, write the report where one was asked for, and say what was found."""
     from engram.audit import audit
-    from engram.report import write
+    from engram.report import writable, write
     from engram.store import Store
 
+    for rule in rules:
+        rule.fits(plan.attacks, plan.defences)
+    if args.report:
+        writable(args.report)
     with Store(args.store) as store:
-        done = audit(target, plan, store=store, command=("engram", *sys.argv[1:]), track=track())
+        done = audit(target, plan, store=store, command=("engram", *args.words), track=track())
         report = str(write(store, done.id, args.report, redact=args.redact)) if args.report else ""
         found = store.findings(done.id)
         held = [rule.text for rule in rules if rule.holds(found)]

@@ -52,5 +52,10 @@ def run(args: argparse.Namespace) -> Outcome:
         raise ValueError(f"a target file is a Python file, got {args.file}; name one such as target.py")
     if args.file.exists():
         raise ValueError(f"{args.file} is there already and was left as it is; name another file")
-    args.file.write_text(TEMPLATE.format(name=args.file.name))
+    try:
+        args.file.write_text(TEMPLATE.format(name=args.file.name))
+    except OSError as error:
+        raise ValueError(
+            f"{args.file} cannot be written ({error.strerror}); name a file in a folder that can"
+        ) from None
     return Outcome({"new": str(args.file)}, f"wrote {args.file}; fill it in, then: engram audit {args.file}")

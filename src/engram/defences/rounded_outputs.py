@@ -27,5 +27,5 @@ class Rounded:
 
 def rounded_outputs(recipe: Recipe, *, digits: int = 1) -> Recipe:
     """The same training; what is answered is rounded."""
-    check.at_least("digits", digits, 1)
+    check.whole("digits", digits, 1)
     return replace(recipe, after=(*recipe.after, Rounded(digits)))

@@ -23,10 +23,11 @@ class Top:
         ranks = p.argsort(dim=-1, descending=True, stable=True).argsort(-1)
         hidden = ranks >= self.classes
         left = (p * hidden).sum(-1, keepdim=True) / hidden.sum(-1, keepdim=True).clamp_min(1)
-        return p.where(~hidden, left)
+        least = p.masked_fill(hidden, 1).amin(-1, keepdim=True)  # a mean of equal numbers may be rounded above them
+        return p.where(~hidden, left.minimum(least))
 
 
 def top_k_outputs(recipe: Recipe, *, classes: int = 1) -> Recipe:
     """The same training; only the probabilities of the first `classes` classes are answered."""
-    check.at_least("classes", classes, 1)
+    check.whole("classes", classes, 1)
     return replace(recipe, after=(*recipe.after, Top(classes)))

@@ -51,7 +51,29 @@ def render(store: Store, run: int, *, redact: bool = False) -> str:
 
 def write(store: Store, run: int, path: str | Path, *, redact: bool = False) -> Path:
     """The report as a file that only its owner can read. It is there whole, or the one that was there before stays."""
-    path, told = Path(path), render(store, run, redact=redact)
+    path = writable(path)
+    told = render(store, run, redact=redact)
+    try:
+        _write_whole(path, told)
+    except OSError as error:
+        raise ValueError(
+            f"the report cannot be written to {path} ({error.strerror}); the run is stored: "
+            f"engram report {run} --store {store.path} --to FILE"
+        ) from error
+    return path
+
+
+def writable(path: str | Path) -> Path:
+    """The path, if a report can be put there: asked before the work, so that nobody waits for nothing."""
+    path = Path(path)
+    if path.exists() and not path.is_file():
+        raise ValueError(f"a report is a file, and {path} is not one; name a file such as report.html")
+    if not path.parent.is_dir():
+        raise ValueError(f"the folder {path.parent} does not exist; make it, or name another file for the report")
+    return path
+
+
+def _write_whole(path: Path, told: str) -> None:
     handle, part = tempfile.mkstemp(dir=path.parent, suffix=".part")  # created 0600
     try:
         with os.fdopen(handle, "w", encoding="utf-8", errors="replace", newline="\n") as f:
@@ -60,7 +82,6 @@ def write(store: Store, run: int, path: str | Path, *, redact: bool = False) -> 
     except BaseException:
         Path(part).unlink(missing_ok=True)
         raise
-    return path
 
 
-__all__ = ["SECTIONS", "Section", "render", "write"]
+__all__ = ["SECTIONS", "Section", "render", "writable", "write"]

@@ -6,8 +6,6 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from engram.report.page import Child, Safe, tag
 from engram.types import Finding, Floats
 
@@ -108,4 +106,4 @@ def round_numbers(low: float, high: float, about: int = 4) -> list[float]:
     unit = 10.0 ** math.floor(math.log10(rough))
     step = next(unit * m for m in (1, 2, 5, 10) if unit * m >= rough * 0.75)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    return [float(np.round(k * step, 10)) for k in range(first, last + 1)]
+    return [float(f"{k * step:.12g}") for k in range(first, last + 1)]

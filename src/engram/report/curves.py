@@ -20,7 +20,8 @@ COLOURS = 8  # that the style sheet knows
 DASHES = (None, "6 3", "1.5 3", "9 3 2 3")
 BINS = 36
 FEW = 12  # with so few distinct scores, each gets a bar of its own
-TAIL = 0.005  # of scores at either end, drawn at the edge
+TAIL = 0.005  # of scores at either end, at the least, counted at the edge
+FAR = 3.0  # beyond so many widths of the middle half, they are counted there too (Tukey's outer fence)
 SHOWN = 3  # histograms
 
 
@@ -70,7 +71,7 @@ def roc(told: Dossier) -> Safe | None:
 
 def _roc(drawn: Sequence[Line]) -> Safe:
     others, members = drawn[0].ranks.n_others, drawn[0].ranks.n_members
-    low = _round_down(1 / max(others, members))
+    low = _round_down(1 / max(others, members, 10))
     x, y = Scale(low, 1, 50, 470, log=True), Scale(low, 1, 400, 24, log=True)
     marks = [(10.0**k, words.percent(10.0**k)) for k in range(math.ceil(math.log10(low) - 1e-9), 1)]
     band = tag(
@@ -154,7 +155,7 @@ def _histogram(ranks: Ranked) -> Safe:
 
 
 def bins(values: Floats, counts: Ints) -> Floats:
-    """Edges of bars: of equal width without the extreme tails, or one around each score where there are few."""
+    """Edges of bars: of equal width where most scores are, or one around each score where there are few."""
     order = np.argsort(values)
     values, counts = values[order], counts[order]
     finite = np.isfinite(values)
@@ -165,9 +166,18 @@ def bins(values: Floats, counts: Ints) -> Floats:
     if len(values) <= FEW:
         middle = (values[1:] + values[:-1]) / 2
         return np.concatenate([[2 * values[0] - middle[0]], middle, [2 * values[-1] - middle[-1]]])
-    reached = np.cumsum(counts) / counts.sum()
-    low, high = values[np.searchsorted(reached, [TAIL, 1 - TAIL])]
+    low, high = _middle(values, counts)
     return np.linspace(low, high, BINS + 1) if low < high else np.array([low - 0.5, high + 0.5])
+
+
+def _middle(values: Floats, counts: Ints) -> tuple[float, float]:
+    """The range to draw, of ordered scores: a few that lie far out must not press all others into one bar."""
+    reached = np.cumsum(counts) / counts.sum()
+    low, quarter, three_quarters, high = values[np.searchsorted(reached, [TAIL, 0.25, 0.75, 1 - TAIL])]
+    reach = FAR * (three_quarters - quarter)
+    if not reach:  # half of the scores are one number
+        return float(low), float(high)
+    return float(max(low, quarter - reach)), float(min(high, three_quarters + reach))
 
 
 def shares(ranks: Ranked, counts: Ints, edges: Floats) -> Floats:

@@ -29,12 +29,21 @@ class Exposed:
 
 
 def percentiles(scores: Scores, member: Bools, ids: Ints) -> Floats:
-    """For each of these records, the share of non-members that the attack scores lower; equal scores count half."""
+    """For each of these records, the share of non-members that the attack scores lower; equal scores count half.
+
+    Not a number where the attack says nothing of the record.
+    """
     others = np.sort(scores.values[~member[scores.ids]])
-    at = np.searchsorted(scores.ids, ids, sorter=(order := np.argsort(scores.ids)))
-    own = scores.values[order[at]]
+    own = told_of(scores, ids)
     below, up_to = np.searchsorted(others, own, "left"), np.searchsorted(others, own, "right")
-    return np.asarray((below + up_to) / 2 / len(others), float)
+    return np.where(np.isnan(own), np.nan, (below + up_to) / 2 / max(1, len(others)))
+
+
+def told_of(scores: Scores, ids: Ints) -> Floats:
+    """What the attack scores each of these records; not a number where it says nothing of one."""
+    order = np.argsort(scores.ids)
+    at = order[np.searchsorted(scores.ids, ids, sorter=order).clip(max=len(order) - 1)]
+    return np.where(scores.ids[at] == ids, scores.values[at], np.nan)
 
 
 def chosen(told: Dossier) -> Exposed | None:
@@ -45,8 +54,9 @@ def chosen(told: Dossier) -> Exposed | None:
     if member is None or not len(ids) or not found:
         return None
     ranks = np.stack([percentiles(s, member, ids) for s in found])  # [attack, stored]
-    strongest = found[0].values[np.argsort(found[0].ids)][np.searchsorted(np.sort(found[0].ids), ids)]
+    strongest = told_of(found[0], ids)
     rows = np.lexsort((ids, -strongest, -ranks[0]))[:SHOWN]
+    rows = rows[~np.isnan(strongest[rows])]
     return Exposed(rows, ids[rows], witnesses, ranks[:, rows], len(ids))
 
 
@@ -77,7 +87,7 @@ def exposed(told: Dossier) -> Safe | None:
 
 def _cards(told: Dossier, found: Exposed, seen: Array | None) -> Safe:
     cards = [
-        tag("li", _picture(told, found, seen, k), _label(told, int(record)), _bars(found, k))
+        tag("li", _picture(told, found, seen, k), _label(told, int(record), k + 1), _bars(found, k))
         for k, record in enumerate(found.ids)
     ]
     return tag("ul", cards, class_="cards")
@@ -89,8 +99,10 @@ def _picture(told: Dossier, found: Exposed, seen: Array | None, k: int) -> Safe:
     return tag("img", src=pictures.address(seen[k]), alt=f"record {found.ids[k]}{_as(told, int(found.ids[k]))}")
 
 
-def _label(told: Dossier, record: int) -> Safe:
-    name = None if told.redact else label(told, record)
+def _label(told: Dossier, record: int, nth: int) -> Safe:
+    if told.redact:
+        return tag("p", tag("small", f"no. {nth}"))
+    name = label(told, record)
     return tag("p", tag("b", name) if name else None, tag("small", f"record {record}"))
 
 
@@ -108,10 +120,15 @@ def label(told: Dossier, record: int) -> str | None:
 
 def _bars(found: Exposed, k: int) -> Safe:
     told = [(name[0], float(found.ranks[i, k])) for i, name in enumerate(found.witnesses)]
-    return tag("dl", [[tag("dt", attack), tag("dd", _bar(share), words.percent(share))] for attack, share in told])
+    return tag("dl", [[tag("dt", attack), tag("dd", _bar(share), _share(share))] for attack, share in told])
+
+
+def _share(share: float) -> str:
+    return words.NULL if np.isnan(share) else words.percent(share)
 
 
 def _bar(share: float) -> Safe:
+    share = float(np.nan_to_num(share))
     return tag("span", tag("i", style=f"width:{100 * share:.1f}%"), class_="bar")
 
 
@@ -119,7 +136,7 @@ def _rows(told: Dossier, found: Exposed) -> Safe:
     records = np.asarray(told.responses["exposed_records"])[found.rows].reshape(len(found.rows), -1)
     heads = ["Record", "Label", "Begins with", *(attack for attack, _ in found.witnesses)]
     rows: list[list[Child]] = [
-        [str(record), label(told, int(record)), _begins(records[k]), *map(words.percent, map(float, found.ranks[:, k]))]
+        [str(record), label(told, int(record)), _begins(records[k]), *map(_share, map(float, found.ranks[:, k]))]
         for k, record in enumerate(found.ids)
     ]
     return table(heads, rows, class_="figures")

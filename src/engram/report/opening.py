@@ -27,8 +27,7 @@ def _private(told: Dossier) -> Safe:
         return tag(
             "p",
             tag("b", "Redacted. "),
-            "The records and their labels are left out. Record numbers are positions in the candidate list, which only "
-            "its owner has.",
+            "The records, their labels and their numbers are left out.",
             class_="notice",
         )
     return tag(

@@ -69,6 +69,7 @@ table {
   font-size: 0.88rem; line-height: 1.4; font-variant-numeric: tabular-nums lining-nums; }
 th { font-weight: 500; text-align: left; }
 thead th { color: var(--soft); font-size: 0.78rem; line-height: 1.35; vertical-align: bottom; padding: 0 0.8rem 0.5rem 0; }
+thead th { overflow-wrap: break-word; }
 tbody th, td { vertical-align: top; padding: 0.6rem 0.8rem 0.6rem 0; border-top: 1px solid var(--hair); }
 tbody tr:last-child > * { border-bottom: 1px solid var(--hair); }
 tbody th { font-weight: 600; min-width: 8rem; }

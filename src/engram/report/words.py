@@ -192,6 +192,12 @@ def _digits(metric: str, number: float) -> str:
 
 
 def _hundredths(share: float) -> str:
-    """A share as a number of hundredths: one decimal, below one hundredth two, none that says nothing."""
-    told = f"{100 * share:.{1 if abs(share) >= 0.01 else 2}f}"
+    """A share as a number of hundredths: one decimal, below one hundredth two, none that says nothing.
+
+    What is not all is not rounded to all, nor what is something to nothing.
+    """
+    for decimals in range(1 if abs(share) >= 0.01 else 2, 17):
+        told = f"{100 * share:.{decimals}f}"
+        if float(told) == 100 * share or float(told) not in (0, 100):
+            break
     return told.rstrip("0").rstrip(".")
