@@ -89,6 +89,14 @@ class _Cases:
         """log(w^a e^(-x^2/2))."""
         return self.a * self.log_ratio(x) - x * x / 2
 
+    def height(self, x: Floats) -> Floats:
+        """The log of the integrand over b."""
+        l, b = self.log_ratio(x), np.maximum(self.b, 1e-300)
+        t = b * l
+        with np.errstate(divide="ignore"):
+            below = np.log(psi(-l) + psi(np.minimum(t, HUGE)) / b)
+        return np.where(t > HUGE, t - np.log(b), below) + l - x * x / 2
+
     def ceiling(self, x: Floats) -> Floats:
         """Above the log of the integrand over b, for x where w > 1; where w < 1 it falls with e^(-x^2/2)."""
         l = self.log_ratio(x)
@@ -148,10 +156,9 @@ def _tops(cases: _Cases) -> tuple[Floats, Floats]:
 
 def _pieces(cases: _Cases, low: Floats, high: Floats) -> tuple[Floats, Floats, Floats]:
     """Rows, starts and ends of the stretches that hold all but e^-CUT of the integral."""
-    c_low, c_high = cases.top(low), cases.top(high)
-    spread = np.log(np.maximum(cases.b, 1.0))
+    c_low, c_high = cases.height(low), cases.height(high)
     least = np.log(cases.a / 2) + 2 * cases.log_q + np.minimum(0.0, -2 * np.log(cases.s)) - 3.0
-    floor = np.maximum(np.maximum(least, c_low - spread), c_high - spread) - CUT
+    floor = np.maximum(np.maximum(least, c_low), c_high) - CUT
     central = floor < 0  # what is around 0 counts
     near = central | (c_low > floor)
     far = c_high > floor
