@@ -45,7 +45,8 @@ def mironov(orders: Floats, delta: float) -> Floats:
 
 def balle(orders: Floats, delta: float) -> Floats:
     """What is added to the divergence; may be negative.                                      Balle et al., Theorem 21"""
-    return np.log(orders - 1) - np.log(orders) - (math.log(delta) + np.log(orders)) / (orders - 1)
+    b = orders - 1
+    return -np.log1p(1 / b) - (math.log(delta) + np.log1p(b)) / b
 
 
 CONVERSIONS: dict[str, Callable[[Floats, float], Floats]] = {"mironov": mironov, "balle": balle, "canonne": balle}
@@ -79,7 +80,7 @@ def to_delta(curve: Curve, epsilon: float, conversion: str = "balle") -> Guarant
 
     def log_delta(orders: Floats) -> Floats:
         b = orders - 1
-        return b * (curve.at(orders) - epsilon) + balanced * (b * (np.log(b) - np.log(orders)) - np.log(orders))
+        return b * (curve.at(orders) - epsilon) - balanced * (b * np.log1p(1 / b) + np.log1p(b))
 
     log, order = least(log_delta)
     variation = total_variation(curve)

@@ -40,9 +40,11 @@ def together(noise: Floats, rate: Floats, counts: Floats) -> Divergence:
     whole = rate == 1
     unsampled = float(np.sum(counts[whole] / noise[whole] ** 2)) / 2
     if inner.sum() <= EXACT:
-        return lambda orders: _added(noise[inner], rate[inner], counts[inner], orders) + orders * unsampled
+        return lambda orders: _added(noise[inner], rate[inner], counts[inner], orders) + (
+            orders * unsampled if unsampled else 0.0
+        )
     bounded = _bounded(noise[inner], rate[inner], counts[inner])
-    return lambda orders: bounded(orders) + orders * unsampled
+    return lambda orders: bounded(orders) + (orders * unsampled if unsampled else 0.0)
 
 
 def _added(noise: Floats, rate: Floats, counts: Floats, orders: Floats) -> Floats:
@@ -70,6 +72,8 @@ def _bounded(noise: Floats, rate: Floats, counts: Floats) -> Divergence:
     bent = weights(np.square, np.expm1 if s.max() < LARGEST else _same)
 
     def divergence(orders: Floats) -> Floats:
+        if np.isinf(orders).any():
+            return np.concatenate([divergence(np.array([a])) if np.isfinite(a) else np.array([np.inf]) for a in orders])
         d = sampled_gaussian(*at_nodes, orders)[node].reshape(4, len(cells), len(orders))
         steep, out = orders >= 2, np.empty(len(orders))
         for part, share in ((steep, bent), (~steep, straight)):
@@ -124,7 +128,8 @@ def _mixed(weights: Floats, d: Floats, b: Floats) -> Floats:
     if not small.all():
         with np.errstate(divide="ignore"):
             log_a = np.where(small, log_a, logsumexp(t + np.log(w), axis=0))
-    return np.where(b > 0, log_a / np.where(b > 0, b, 1.0), (w * d).sum(0))
+    limit = (w * d).sum(0)
+    return np.where(b > 0, log_a / np.where(b > 0, b, 1.0), limit)
 
 
 def _same(values: Floats) -> Floats:

@@ -13,7 +13,11 @@ Objective = Callable[[Floats], Floats]  # orders -> what an order yields; every 
 FIRST = np.geomspace(10**-2.5, 10**4.0, 27)  # orders less 1
 OUTWARD = np.geomspace(10**0.25, 10**3.0, 12)
 FURTHEST = 1e12
-ROUNDS = (0.5, 0.03)  # how much of the bracket each closer look spans
+ROUNDS = 30
+ENOUGH = 1e-11  # relative: neighbours on both sides no larger than this above the least
+NARROW = 1e-8
+EVENLY = np.linspace(0, 1, 8)[1:-1]  # across the bracket: a wall beside the least misleads the parabola
+ABOUT = np.array([-0.1, -0.01, -1e-4, 0.0, 1e-4, 0.01, 0.1])  # the parabola's top, in brackets
 
 
 def least(objective: Objective) -> tuple[float, float]:
@@ -21,8 +25,11 @@ def least(objective: Objective) -> tuple[float, float]:
     b, values = _bracketed(objective)
     if not np.isfinite(values).any():
         return float("inf"), float("inf")
-    for share in ROUNDS:
-        b, values = _closer(objective, b, values, share)
+    for _ in range(ROUNDS):
+        b, values = _bracket(b, values)
+        if values.max() - values.min() <= ENOUGH * abs(values.min()) or b[2] - b[0] <= NARROW * b[1]:
+            break
+        b, values = _closer(objective, b, values)
     at = int(np.argmin(values))
     return float(values[at]), float(1 + b[at])
 
@@ -39,15 +46,20 @@ def _bracketed(objective: Objective) -> tuple[Floats, Floats]:
     return b, values
 
 
-def _closer(objective: Objective, b: Floats, values: Floats, share: float) -> tuple[Floats, Floats]:
-    """A finer grid about the top of the parabola through the least value and its neighbours."""
+def _bracket(b: Floats, values: Floats) -> tuple[Floats, Floats]:
+    """The least and its neighbours."""
     at = int(np.clip(np.argmin(values), 1, len(b) - 2))
-    x, y = np.log(b[at - 1 : at + 2]), values[at - 1 : at + 2]
-    middle = _vertex(x, y) if np.isfinite(y).all() else x[1]
-    half = share * (x[2] - x[0]) / 2
-    fine = np.exp(np.linspace(max(x[0], middle - half), min(x[2], middle + half), 13))
-    joined = np.concatenate([fine, b[at - 1 : at + 2]])
-    found = np.concatenate([objective(1 + fine), y])
+    return b[at - 1 : at + 2], values[at - 1 : at + 2]
+
+
+def _closer(objective: Objective, b: Floats, values: Floats) -> tuple[Floats, Floats]:
+    """More places within a bracket of three."""
+    x = np.log(b)
+    top = _vertex(x, values) if np.isfinite(values).all() else x[1]
+    places = np.concatenate([x[0] + EVENLY * (x[2] - x[0]), top + ABOUT * (x[2] - x[0])])
+    fine = np.exp(places[(places > x[0]) & (places < x[2])])
+    joined = np.concatenate([fine, b])
+    found = np.concatenate([objective(1 + fine), values])
     joined, first = np.unique(joined, return_index=True)
     return joined, found[first]
 
