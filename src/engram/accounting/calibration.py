@@ -24,14 +24,16 @@ def noise_multiplier(*, epsilon: float, delta: float, rate: float, steps: int, g
     """The least noise multiplier of private training within the budget, rounded up.
 
     >>> round(noise_multiplier(epsilon=3.0, delta=1e-5, rate=0.01, steps=1000), 2)
-    0.81
+    0.86
     """
     _budget(epsilon, delta)
     if not whole("steps", steps) or not check.fraction("rate", rate, zero=True, one=True):
         return 0.0
     fits = _fits(lambda noise: training(noise, rate, steps), epsilon, delta, group)
     if not fits(MOST_NOISE):
-        raise NoGuarantee(f"no noise multiplier up to {MOST_NOISE:g} keeps epsilon {epsilon:g} at delta {delta:g}; raise the budget")
+        raise NoGuarantee(
+            f"no noise multiplier up to {MOST_NOISE:g} keeps epsilon {epsilon:g} at delta {delta:g}; raise the budget"
+        )
     return _edge(fits, MOST_NOISE, LEAST_NOISE)
 
 

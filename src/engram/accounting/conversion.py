@@ -59,7 +59,9 @@ def to_epsilon(curve: Curve, delta: float, conversion: str = "balle") -> Guarant
     pure = curve.pure
     if delta == 0:
         if math.isinf(pure):
-            raise NoGuarantee("at delta 0 these events have no finite epsilon, and no accountant can give one; state a delta")
+            raise NoGuarantee(
+                "at delta 0 these events have no finite epsilon, and no accountant can give one; state a delta"
+            )
         return Guarantee(pure, delta, None, "pure")
     added = CONVERSIONS[conversion]
     epsilon, order = least(lambda orders: curve.at(orders) + added(orders, delta))

@@ -44,9 +44,7 @@ class Curve:
 
     def __call__(self, order: float) -> float:
         """The divergence at one order above 1, infinity included."""
-        if not order > 1:
-            raise ValueError(f"an order must be above 1, got {order}; for the limit at 1 ask kullback_leibler")
-        return float(self.at(np.array([float(order)]))[0])
+        return float(self.at(ordered(np.array([order], float)))[0])
 
     @property
     def kullback_leibler(self) -> float:
@@ -108,7 +106,9 @@ def _sampled(found: dict[Leaf, int]) -> list[Divergence]:
     several = [(*pairs(leaf), n) for leaf, n in found.items() if isinstance(leaf, PoissonSampled | Schedule)]
     if not several:
         return []
-    noise, rate, counts = (np.concatenate(part) for part in zip(*((s, q, k * n) for s, q, k, n in several), strict=True))
+    noise, rate, counts = (
+        np.concatenate(part) for part in zip(*((s, q, k * n) for s, q, k, n in several), strict=True)
+    )
     return [schedules.together(noise, rate, counts)]
 
 
@@ -123,9 +123,18 @@ def _for_group(leaf: Leaf, group: int) -> Divergence:
 
 
 def stretched(at: Divergence, group: int, orders: Floats) -> Floats:
-    """(a / 2^c, 3^c e), for the 2^c that is at least the group, at orders 2 and above; below, the value at 2.  Proposition 2"""
+    """(a / 2^c, 3^c e), for the 2^c that is at least the group, at orders from 2; below, the value at 2.  Proposition 2"""
     c = (group - 1).bit_length()
     return 3.0**c * at(np.maximum(orders, 2.0) * 2.0**c)
+
+
+def ordered(orders: Floats) -> Floats:
+    """The same orders, if each is above 1."""
+    orders = np.atleast_1d(np.asarray(orders, float))
+    if not (orders > 1).all():
+        bad = orders[~(orders > 1)][0]
+        raise ValueError(f"orders must be above 1, got {bad}; the limit at 1 is Curve.kullback_leibler")
+    return orders
 
 
 def _louder(leaf: Leaf, group: int) -> Divergence | None:
@@ -136,9 +145,9 @@ def _louder(leaf: Leaf, group: int) -> Divergence | None:
         case Laplace(scale):
             return of(Laplace(scale / group))
         case PoissonSampled() | Schedule():
-            noise, rate, counts = pairs(leaf)
+            noises, rates, counts = pairs(leaf)
             with np.errstate(divide="ignore"):
-                any_of = -np.expm1(group * np.log1p(-rate))  # 1 - (1 - rate)^group
-            return schedules.together(noise / group, any_of, counts)
+                any_of = -np.expm1(group * np.log1p(-rates))  # 1 - (1 - rate)^group
+            return schedules.together(noises / group, any_of, counts)
         case _:
             return None

@@ -33,7 +33,8 @@ def psi(t: Floats) -> Floats:
 def gaussian(noise: float, orders: Floats) -> Floats:
     """a / (2 s^2).                                                                           Proposition 7"""
     with np.errstate(divide="ignore", over="ignore"):
-        return orders * (0.5 / np.square(np.float64(noise)))
+        out: Floats = orders * (0.5 / np.square(np.float64(noise)))
+    return out
 
 
 def laplace(scale: float, orders: Floats) -> Floats:

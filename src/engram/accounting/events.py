@@ -252,4 +252,3 @@ def _frozen(values: Floats) -> Floats:
     values = values.copy()
     values.flags.writeable = False
     return values
-

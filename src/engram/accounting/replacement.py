@@ -41,7 +41,11 @@ def bound(base: Callable[[Floats], Floats], pure: float, rate: float, orders: Fl
 
 def amplified(pure: float, rate: float) -> float:
     """log(1 + rate (e^pure - 1))."""
-    return float(np.logaddexp(np.log1p(-rate), np.log(rate) + pure)) if pure > 1 else float(np.log1p(rate * np.expm1(pure)))
+    return (
+        float(np.logaddexp(np.log1p(-rate), np.log(rate) + pure))
+        if pure > 1
+        else float(np.log1p(rate * np.expm1(pure)))
+    )
 
 
 def _terms(j: Floats, divergence: Floats, pure: float, rate: float) -> Floats:

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.special import expit
 
 from engram.accounting.divergence import psi
-from engram.types import Bools, Floats
+from engram.types import Bools, Floats, Ints
 
 SMALLEST_RATE = 1e-80  # a smaller one is charged as this: its powers stay above the smallest double
 SPLIT = 0.05  # below this noise the two Gaussians do not overlap to e^-45, and the sum of two terms is exact
@@ -71,7 +71,7 @@ class _Cases:
         self.log_q, self.log_rest = np.log(self.q), np.log1p(-self.q)
         self.half = 0.5 / self.s**2
 
-    def take(self, rows: Floats) -> _Cases:
+    def take(self, rows: Ints) -> _Cases:
         return _Cases(self.s[rows], self.q[rows], self.a[rows])
 
     def log_ratio(self, x: Floats) -> Floats:
@@ -154,7 +154,7 @@ def _tops(cases: _Cases) -> tuple[Floats, Floats]:
     return x.min(0), x.max(0)
 
 
-def _pieces(cases: _Cases, low: Floats, high: Floats) -> tuple[Floats, Floats, Floats]:
+def _pieces(cases: _Cases, low: Floats, high: Floats) -> tuple[Ints, Floats, Floats]:
     """Rows, starts and ends of the stretches that hold all but e^-CUT of the integral."""
     c_low, c_high = cases.height(low), cases.height(high)
     least = np.log(cases.a / 2) + 2 * cases.log_q + np.minimum(0.0, -2 * np.log(cases.s)) - 3.0
@@ -193,7 +193,7 @@ def _walk(cases: _Cases, begin: Floats, way: float, floor: Floats, border: Float
     return np.where(way * (x - stop) >= 0, stop, x)
 
 
-def _nodes(cases: _Cases, rows: Floats, starts: Floats, ends: Floats) -> Floats:
+def _nodes(cases: _Cases, rows: Ints, starts: Floats, ends: Floats) -> Ints:
     """How many nodes each piece needs: a fine step only where the pole of log w is near."""
     s = cases.s[rows]
     pole = s * (cases.half[rows] + cases.log_rest[rows] - cases.log_q[rows])
@@ -201,7 +201,8 @@ def _nodes(cases: _Cases, rows: Floats, starts: Floats, ends: Floats) -> Floats:
     d = np.where(clear, np.inf, 0.95 * np.pi * s)
     d = np.minimum(d, np.sqrt(2 * ACCURACY))
     h = 2 * np.pi * d / (ACCURACY + d**2 / 2)
-    return np.ceil((ends - starts) / h).astype(np.int64) + 1
+    nodes: Ints = np.ceil((ends - starts) / h).astype(np.int64) + 1
+    return nodes
 
 
 def _summed(cases: _Cases, start: Floats, end: Floats, n: int, scale: Floats) -> Floats:

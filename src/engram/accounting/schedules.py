@@ -7,8 +7,8 @@ with their number, by two inequalities that hold for every order:
 2. A = E_x[w^a] is convex along each coordinate: in q and in 1/s^2; and for a >= 2 also in q^2 and in e^(1/s^2) - 1, in which
    its leading term is linear. So A_i lies below what its cell's corners give it by bilinear interpolation.
 
-Convex in q: w^a is, for each x. In 1/s^2: e^y is a martingale in 1/s^2, w^a a convex function f of it, and (e^y)^2 f''(e^y) is
-convex too. In q^2 and e^(1/s^2) - 1: the derivatives are increasing, by pairing y with -y, whose densities differ by e^y.
+Convex in q: w^a is, for each x. In 1/s^2: e^y is a martingale in 1/s^2, w^a a convex function f of it, and
+(e^y)^2 f''(e^y) is convex too. In q^2 and e^(1/s^2) - 1: the derivatives are increasing, by pairing y with -y, whose densities differ by e^y.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def together(noise: Floats, rate: Floats, counts: Floats) -> Divergence:
     whole = rate == 1
     unsampled = float(np.sum(counts[whole] / noise[whole] ** 2)) / 2
     if inner.sum() <= EXACT:
-        return lambda orders: _added(noise[inner], rate[inner], counts[inner], orders) + (
-            orders * unsampled if unsampled else 0.0
+        return lambda orders: (
+            _added(noise[inner], rate[inner], counts[inner], orders) + (orders * unsampled if unsampled else 0.0)
         )
     bounded = _bounded(noise[inner], rate[inner], counts[inner])
     return lambda orders: bounded(orders) + (orders * unsampled if unsampled else 0.0)
@@ -129,7 +129,8 @@ def _mixed(weights: Floats, d: Floats, b: Floats) -> Floats:
         with np.errstate(divide="ignore"):
             log_a = np.where(small, log_a, logsumexp(t + np.log(w), axis=0))
     limit = (w * d).sum(0)
-    return np.where(b > 0, log_a / np.where(b > 0, b, 1.0), limit)
+    out: Floats = np.where(b > 0, log_a / np.where(b > 0, b, 1.0), limit)
+    return out
 
 
 def _same(values: Floats) -> Floats:

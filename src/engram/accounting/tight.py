@@ -19,7 +19,6 @@ from engram import check
 from engram.accounting.conversion import NoGuarantee, to_epsilon
 from engram.accounting.curves import curve, of, pairs
 from engram.accounting.events import (
-    Composed,
     Event,
     Gaussian,
     Laplace,
@@ -59,7 +58,9 @@ def epsilon(event: Event, delta: float, *, neighbours: Relation | None = None) -
             "the Renyi accountant answers there: engram.accounting.epsilon"
         )
     if delta == 0:
-        raise NoGuarantee("delta 0 is pure differential privacy; the Renyi accountant answers it: engram.accounting.epsilon")
+        raise NoGuarantee(
+            "delta 0 is pure differential privacy; the Renyi accountant answers it: engram.accounting.epsilon"
+        )
     steps = _steps(event)
     renyi = to_epsilon(curve(event), delta).epsilon
     if not steps or not math.isfinite(renyi):
@@ -159,7 +160,8 @@ def _distribution(leaf: Leaf, interval: float, pessimistic: bool) -> Any:
             return losses.from_randomized_response((1 - truth) * answers / (answers - 1), answers, **how)
         case _:
             raise UnknownEvent(
-                f"no privacy-loss distribution is known for {leaf!r}; the Renyi accountant bounds it: engram.accounting.epsilon"
+                f"no privacy-loss distribution is known for {leaf!r}; "
+                "the Renyi accountant bounds it: engram.accounting.epsilon"
             )
 
 
@@ -179,7 +181,7 @@ def _losses() -> Any:
     try:
         from dp_accounting.pld import privacy_loss_distribution
     except ImportError as error:
-        raise ImportError("the tight accountant needs dp-accounting; install it with: pip install 'engram[tight]'") from error
+        raise ImportError(
+            "the tight accountant needs dp-accounting; install it with: pip install 'engram[tight]'"
+        ) from error
     return privacy_loss_distribution
-
-
