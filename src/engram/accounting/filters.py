@@ -11,6 +11,7 @@ A curve minimised over orders afterwards (`engram.accounting.epsilon`) is right 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 

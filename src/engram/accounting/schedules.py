@@ -8,7 +8,8 @@ with their number, by two inequalities that hold for every order:
    its leading term is linear. So A_i lies below what its cell's corners give it by bilinear interpolation.
 
 Convex in q: w^a is, for each x. In 1/s^2: e^y is a martingale in 1/s^2, w^a a convex function f of it, and
-(e^y)^2 f''(e^y) is convex too. In q^2 and e^(1/s^2) - 1: the derivatives are increasing, by pairing y with -y, whose densities differ by e^y.
+(e^y)^2 f''(e^y) is convex too. In q^2 and e^(1/s^2) - 1: the derivatives are increasing, by pairing y with -y, whose
+densities differ by the factor e^y.
 """
 
 from __future__ import annotations

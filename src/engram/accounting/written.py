@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from typing import Any, get_args
 
 from engram import check
@@ -42,4 +42,4 @@ def read(told: Mapping[str, Any]) -> Event:
 
 
 def _told(value: Any) -> Any:
-    return plain(value) if is_dataclass(value) else value
+    return plain(value) if isinstance(value, get_args(Leaf)) else value
