@@ -44,6 +44,8 @@ __all__ = [
     "delta",
     "epsilon",
     "spent",
+    "to_delta",
+    "to_epsilon",
 ]
 
 

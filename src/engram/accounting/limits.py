@@ -86,7 +86,7 @@ def broken(measured: Finding, claim: Claim, *, at_delta: float) -> Finding | Non
         return None
     told = (
         f"the training claims epsilon {claim.epsilon:.4g} at delta {claim.delta:g}, and at least {bound:.4g} was measured with "
-        f"confidence {measured.level:g}: the claim is false, or membership did not fall as the measurement takes it to have"
+        f"confidence {measured.level:g}: the claim is false, or membership did not fall as was taken"
     )
     return replace(
         measured, metric="broken_claim", value=bound - claim.epsilon, low=bound - claim.epsilon, high=None, reason=told
