@@ -85,8 +85,8 @@ def broken(measured: Finding, claim: Claim, *, at_delta: float) -> Finding | Non
     if bound is None or bound <= claim.epsilon:
         return None
     told = (
-        f"the training claims epsilon {claim.epsilon:.4g} at delta {claim.delta:g}, and at least {bound:.4g} was measured with "
-        f"confidence {measured.level:g}: the claim is false, or membership did not fall as was taken"
+        f"the training claims epsilon {claim.epsilon:.4g} at delta {claim.delta:g}, and at least {bound:.4g} was measured, "
+        f"with confidence {measured.level:g}: the claim is false, or the measurement's assumptions do not hold"
     )
     return replace(
         measured, metric="broken_claim", value=bound - claim.epsilon, low=bound - claim.epsilon, high=None, reason=told

@@ -149,8 +149,9 @@ def event(written: str) -> Event:
     given = dict(_pair(part, written) for part in rest.split(",") if part)
     for name in given:
         check.known(f"knob of {kind}", name, KNOBS[kind])
-    values = {name: given.get(name, default) for name, default in KNOBS[kind].items()}
-    if missing := [name for name, value in values.items() if value is None]:
+    knobs = {name: given.get(name, default) for name, default in KNOBS[kind].items()}
+    values = {name: value for name, value in knobs.items() if value is not None}
+    if missing := [name for name in knobs if name not in values]:
         raise ValueError(f"{kind} needs {' and '.join(missing)}, as in {_written(kind)}; got {written!r}")
     match kind:
         case "gaussian":
