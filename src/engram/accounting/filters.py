@@ -202,7 +202,7 @@ def best_order(epsilon: float, delta: float, plan: Event | None = None) -> float
             return np.where(allowed > 0, cost(orders) / allowed, np.inf)
 
     least_share, order = least(share)
-    if not math.isfinite(least_share):
+    if not least_share <= (1 if plan else math.inf):
         raise NoGuarantee(
             f"epsilon {epsilon:g} at delta {delta:g} does not allow one such step at any order; raise either"
         )

@@ -57,8 +57,8 @@ def best_tpr(promised: Claim | Curve, fpr: Floats | float) -> Floats:
 def best_advantage(promised: Claim | Curve) -> float:
     """The largest TPR - FPR that any attack can have."""
     if isinstance(promised, Claim):
-        return math.tanh(promised.epsilon / 2) * (1 - promised.delta) + promised.delta
-    pairs = [best_advantage(Claim(float(e), float(d))) for e, d in zip(*_pairs(promised), strict=True)]
+        return _advantage(promised.epsilon, promised.delta)
+    pairs = [_advantage(e, d) for e, d in zip(*_pairs(promised), strict=True)]
     return min(math.tanh(promised.pure / 2), total_variation(promised), *pairs)
 
 
@@ -91,6 +91,11 @@ def broken(measured: Finding, claim: Claim, *, at_delta: float) -> Finding | Non
     return replace(
         measured, metric="broken_claim", value=bound - claim.epsilon, low=bound - claim.epsilon, high=None, reason=told
     )
+
+
+def _advantage(epsilon: float, delta: float) -> float:
+    """(e^e - 1 + 2 d) / (e^e + 1)."""
+    return math.tanh(epsilon / 2) * (1 - delta) + delta
 
 
 def _of_pairs(epsilon: Floats, delta: Floats, fpr: Floats) -> Floats:

@@ -75,11 +75,13 @@ def _bounded(noise: Floats, rate: Floats, counts: Floats) -> Divergence:
     def divergence(orders: Floats) -> Floats:
         if np.isinf(orders).any():
             return np.concatenate([divergence(np.array([a])) if np.isfinite(a) else np.array([np.inf]) for a in orders])
+        if (orders < 2).any() and not (orders == 2).any():
+            return divergence(np.append(orders, 2.0))[:-1]
         d = sampled_gaussian(*at_nodes, orders)[node].reshape(4, len(cells), len(orders))
         steep, out = orders >= 2, np.empty(len(orders))
         for part, share in ((steep, bent), (~steep, straight)):
             out[part] = held @ _mixed(share, d[:, :, part], orders[part] - 1)
-        return out
+        return np.minimum(out, np.where(steep, np.inf, out[orders == 2].min(initial=np.inf)))
 
     return divergence
 

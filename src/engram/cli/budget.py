@@ -113,8 +113,12 @@ def _found(args: argparse.Namespace) -> dict[str, Any]:
         )
     known = {"noise_multiplier" if name == "noise" else name: value for name, value in given.items()}
     (name,) = missing
-    find = {"noise": calibration.noise_multiplier, "rate": calibration.rate, "steps": calibration.steps}[name]
-    answer = find(epsilon=args.epsilon, delta=args.delta, group=args.group, **known)  # type: ignore[operator]
+    finds: dict[str, Any] = {
+        "noise": calibration.noise_multiplier,
+        "rate": calibration.rate,
+        "steps": calibration.steps,
+    }
+    answer = finds[name](epsilon=args.epsilon, delta=args.delta, group=args.group, **known)
     return {**given, name: answer}
 
 
