@@ -12,7 +12,7 @@ ORDERS = np.array([1.0, 1.1, 1.9, 2.0, 2.5, 6.0, 20.0, 64.0])
 
 def random_pairs(seed, n):
     stream = np.random.default_rng(seed)
-    return 10 ** stream.uniform(-0.3, 0.7, n), 10 ** stream.uniform(-3, -1, n), np.ones(n)
+    return 10 ** stream.uniform(-0.1, 0.5, n), 10 ** stream.uniform(-2.5, -1.5, n), np.ones(n)
 
 
 def test_a_schedule_of_equal_steps_is_a_repeated_step():
@@ -27,7 +27,7 @@ def test_many_different_steps_are_bounded_from_above_and_closely(seed):
     pairs = random_pairs(seed, 2 * EXACT)
     exact, bound = _added(*pairs, ORDERS), together(*pairs)(ORDERS)
     assert (bound >= exact * (1 - 1e-11)).all()
-    assert (bound[:5] <= exact[:5] * 1.2).all()
+    assert (bound[:5] <= exact[:5] * 1.1).all()
 
 
 def test_steps_along_a_line_are_bounded_within_a_thousandth():

@@ -34,27 +34,22 @@ TIMES: dict[Scale, tuple[int, ...]] = {
     "laptop": (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000),
     "paper": (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000),
 }
+MANY = ((1.1, 0.0043, 14_063), (20.0, 0.001, 10_000), (2.0, 0.1, 100), (0.7, 0.01, 1000), (100.0, 1e-3, 100_000))
 TRAININGS: dict[Scale, tuple[tuple[float, float, int], ...]] = {
     "smoke": ((1.1, 0.0043, 1000), (20.0, 0.001, 10_000), (2.0, 0.1, 100)),
-    "laptop": (
-        (1.1, 0.0043, 14_063),
-        (20.0, 0.001, 10_000),
-        (2.0, 0.1, 100),
-        (0.7, 0.01, 1000),
-        (100.0, 1e-3, 100_000),
-    ),
-    "paper": ((1.1, 0.0043, 14_063), (20.0, 0.001, 10_000), (2.0, 0.1, 100), (0.7, 0.01, 1000), (100.0, 1e-3, 100_000)),
-}
+    "laptop": MANY,
+    "paper": MANY,
+}  # noise multiplier, rate, steps
 ROUNDING = 1 + 1e-9
 
 
 @dataclass(frozen=True)
 class Mechanism:
-    """One answer, and what the (epsilon, delta) analysis would compose of it: None where it has no such guarantee."""
+    """One answer, and the (epsilon, delta) of it that an analysis without curves composes, so many times."""
 
     name: str
     event: Event
-    approximate: Callable[[int], tuple[float, float] | None]
+    approximate: Callable[[int], tuple[float, float]]
 
 
 def cells(bench: Bench) -> Iterator[Cell]:
@@ -75,14 +70,9 @@ def composed(mechanism: Mechanism, times: int) -> Iterator[Cell]:
             row, "pure", None, cost.pure, n=times, holds=renyi <= cost.pure * ROUNDING, note="Renyi is no larger"
         )
     each = mechanism.approximate(times)
-    if each is not None:
-        dwork, kairouz = (how(*each, times, slack=DELTA / 2)[0] for how in (strong, optimal))
-        yield Cell(
-            row, "strong composition", None, dwork, n=times, holds=renyi <= dwork * ROUNDING, note="Renyi is no larger"
-        )
-        yield Cell(
-            row, "Kairouz et al.", None, kairouz, n=times, holds=renyi <= kairouz * ROUNDING, note="Renyi is no larger"
-        )
+    for name, how in (("strong composition", strong), ("Kairouz et al.", optimal)):
+        bound = how(*each, times, slack=DELTA / 2)[0]
+        yield Cell(row, name, None, bound, n=times, holds=renyi <= bound * ROUNDING, note="Renyi is no larger")
     yield Cell(row, "Renyi, Mironov", None, to_epsilon(cost, DELTA, "mironov").epsilon, n=times)
     yield from _with_tight(row, event, renyi, times)
 
@@ -97,6 +87,19 @@ def _with_tight(row: str, event: Event, renyi: float, times: int) -> Iterator[Ce
     above = renyi >= bracket.lower / ROUNDING
     yield Cell(row, "Renyi", None, renyi, n=times, holds=above, note="not below the tight lower bound")
     yield Cell(row, "tight", None, bracket.upper, bracket.lower, bracket.upper, times)
+
+
+def figure(mechanism: Mechanism, scale: Scale = "paper") -> str:
+    """Epsilon against the number of answers by each kind of guarantee, as the text of an SVG file."""
+    from engram.report.alone import Series, lines
+
+    found: dict[str, list[tuple[int, float]]] = {}
+    for times in TIMES[scale]:
+        for cell in composed(mechanism, times):
+            if cell.ours is not None:
+                found.setdefault(cell.column, []).append((times, cell.ours))
+    series = [Series(name, *zip(*points, strict=True)) for name, points in found.items()]
+    return lines(series, "answers", f"epsilon at delta {DELTA:g}: {mechanism.name}")
 
 
 def against_peers(noise: float, rate: float, steps: int) -> Iterator[Cell]:
