@@ -1,8 +1,9 @@
 """Is the budget right, is it smaller than the peers', and how long does it take?
 
-Three parts, each with its rows: `precision` against sums in forty digits, `peers` on random private trainings (Opacus 1.6.0 and
-dp-accounting 0.6.0, where installed; between them stands the lower bound by privacy-loss distributions), `timing` at 100,000
-steps. Run: python benchmarks/accounting.py [precision peers timing] [--inputs N] [--rows FILE]
+Five parts, each with its rows: `precision` against sums in forty digits, `peers` on random private trainings (Opacus 1.6.0
+and dp-accounting 0.6.0, where installed), `bracket` against the bounds by privacy-loss distributions, `timing` at 100,000
+steps, `traps`. Run: python benchmarks/accounting.py [precision peers bracket timing traps] [--inputs N] [--rows FILE]
+
 """
 
 from __future__ import annotations

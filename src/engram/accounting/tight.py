@@ -3,8 +3,9 @@
 Koskela, Jalko, Honkela: Computing Tight Differential Privacy Guarantees Using FFT, 2020.
 Doroshenko, Ghazi, Kamath, Kumar, Manurangsi: Connect the Dots, 2022.
 The distributions are those of dp-accounting (an optional package). Differs from its accountant: the interval follows the
-loss of one step and the number of steps, for its error grows with both; randomised response is composed as often as it
-happened; and what double precision cannot tell is refused.
+loss of one step and the number of steps, for its error grows with both; the lower side of a sampled Gaussian loses no more
+than the upper (see `below`); randomised response is composed as often as it happened; and what double precision cannot tell
+is refused.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from engram import check
+from engram.accounting import below
 from engram.accounting.conversion import NoGuarantee, to_epsilon
 from engram.accounting.curves import curve, of, pairs
 from engram.accounting.events import (
@@ -31,11 +33,13 @@ from engram.accounting.events import (
     leaves,
     relation,
 )
+from engram.types import Floats
 
 SMALLEST_DELTA = 1e-10  # below, the rounding of the Fourier transform is as large as what it computes
 CLOSE = 0.05  # the interval, in standard deviations of the loss of one step
 SINGLE = 200_000  # intervals that one event may take
 COMPOSED = 4_000_000  # intervals that all may take
+CLOSE_ENOUGH = 0.98
 DIFFERENT = 64  # events that are computed apart
 
 
@@ -67,7 +71,9 @@ def epsilon(event: Event, delta: float, *, neighbours: Relation | None = None) -
         return Bracket(renyi, renyi, delta, 0.0)
     interval = _interval(steps)
     upper = _composed(steps, interval, pessimistic=True).get_epsilon_for_delta(delta)
-    lower = _composed(steps, interval, pessimistic=False).get_epsilon_for_delta(delta)
+    lower = _lower(steps, interval, delta)
+    if lower < CLOSE_ENOUGH * upper:  # an interval too coarse for the tests between its points
+        lower = max(lower, _composed(steps, interval, pessimistic=False).get_epsilon_for_delta(delta))
     return Bracket(max(0.0, float(lower)), min(float(upper), renyi), delta, interval)
 
 
@@ -133,6 +139,30 @@ def _width(leaf: Leaf) -> float:
             return 2 * float(of(leaf)(np.array([np.inf]))[0])
         case _:
             return math.inf
+
+
+def _lower(steps: dict[Leaf, int], interval: float, delta: float) -> float:
+    """With what rounding may have added to delta taken away."""
+    composed, added = None, 1e-13
+    for leaf, count in steps.items():
+        if isinstance(leaf, PoissonSampled):
+            first, mass, excess = below.sampled_gaussian(leaf.event.noise_multiplier, leaf.rate, interval)
+            once = _pld(interval, first, mass)
+            added += count * excess
+        else:
+            once = _distribution(leaf, interval, pessimistic=False)
+        several = once.self_compose(count) if count > 1 else once
+        composed = several if composed is None else composed.compose(several)
+    if delta + added >= 1 or composed is None:
+        return 0.0
+    return float(composed.get_epsilon_for_delta(delta * (1 + 1e-6) + added))
+
+
+def _pld(interval: float, first: int, mass: Floats) -> Any:
+    from dp_accounting.pld import pld_pmf
+
+    losses = _losses()
+    return losses.PrivacyLossDistribution(pld_pmf.DensePLDPmf(interval, first, mass, 0.0, False))
 
 
 def _composed(steps: dict[Leaf, int], interval: float, *, pessimistic: bool) -> Any:
