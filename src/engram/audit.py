@@ -210,6 +210,7 @@ def _about(target: Target) -> dict[str, Any]:
         "classes": list(records.classes),
         "access": target.access.__name__,
         "budget": target.budget,
+        "claim": target.claim,
         "others": 0 if target.others is None else len(target.others),
         "recipe": str(target.recipe) if target.recipe else None,
         "duplicates": str(twice) if twice else "",

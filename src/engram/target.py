@@ -42,6 +42,7 @@ class Target:
     access: type[Handle] = Probabilities
     budget: int | None = None  # queries the adversary may ask in all
     others: Dataset | None = None  # more records of the same source that the adversary has; none is a candidate
+    claim: tuple[float, float] | None = None  # the epsilon and delta that its training promises
     notes: tuple[str, ...] = field(default_factory=tuple)  # what a reader of the report should know
 
     def __post_init__(self) -> None:

@@ -10,9 +10,9 @@ are proved; under all of those its curve is the same number. A tree whose events
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -71,7 +71,7 @@ class RandomisedResponse:
 
     def __post_init__(self) -> None:
         check.fraction("truth", self.truth, zero=True, one=True)
-        _whole("answers", self.answers, least=2)
+        whole("answers", self.answers, least=2)
 
     @property
     def lie(self) -> float:
@@ -117,8 +117,8 @@ class SampledWithoutReplacement:
     event: Gaussian | Laplace | RandomisedResponse
 
     def __post_init__(self) -> None:
-        _whole("batch", self.batch)
-        _whole("records", self.records, least=1)
+        whole("batch", self.batch)
+        whole("records", self.records, least=1)
         if self.batch > self.records:
             raise ValueError(f"batch must be at most records, got {self.batch} of {self.records}")
         if not isinstance(self.event, Gaussian | Laplace | RandomisedResponse):
@@ -153,6 +153,12 @@ class Schedule:
         object.__setattr__(self, "noise_multipliers", _frozen(noise))
         object.__setattr__(self, "rates", _frozen(rates))
 
+    @cached_property
+    def pairs(self) -> tuple[Floats, Floats, Floats]:
+        """The different noise multipliers and rates, and how often each pair happened."""
+        both, counts = np.unique(self.noise_multipliers + 1j * self.rates, return_counts=True)
+        return both.real, both.imag, counts.astype(float)
+
 
 @dataclass(frozen=True, init=False)
 class Composed:
@@ -166,7 +172,7 @@ class Composed:
 
     def __init__(self, *parts: tuple[Event, int]) -> None:
         for _, count in parts:
-            _whole("count", count)
+            whole("count", count)
         object.__setattr__(self, "parts", tuple(parts))
 
 
@@ -228,9 +234,10 @@ def _every_leaf(event: Event) -> Iterator[Leaf]:
         raise UnknownEvent(f"no accountant knows the event {event!r}; known: {', '.join(names())}")
 
 
-def _whole(name: str, value: int, least: int = 0) -> None:
+def whole(name: str, value: int, least: int = 0) -> int:
     if isinstance(value, bool) or not (isinstance(value, int | np.integer) and value >= least):
         raise ValueError(f"{name} must be a whole number, at least {least}, got {value!r}")
+    return int(value)
 
 
 def _everywhere(
@@ -245,8 +252,3 @@ def _frozen(values: Floats) -> Floats:
     values = values.copy()
     values.flags.writeable = False
     return values
-
-
-def _is_private(event: Leaf) -> bool:
-    """Whether there is any noise at all."""
-    return not math.isinf(event.noise_multiplier) if isinstance(event, Gaussian) else True

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from engram.accounting.limits import Claim, best_tpr
 from engram.measure.ranks import Ranked, ranked
 from engram.measure.roc import RESOLVED, curve
 from engram.report import charts, words
@@ -23,6 +24,7 @@ FEW = 12  # with so few distinct scores, each gets a bar of its own
 TAIL = 0.005  # of scores at either end, at the least, counted at the edge
 FAR = 3.0  # beyond so many widths of the middle half, they are counted there too (Tukey's outer fence)
 SHOWN = 3  # histograms
+LIMIT_POINTS = 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,16 +62,40 @@ def roc(told: Dossier) -> Safe | None:
         "roc",
         "How sure can the adversary be?",
         figure(
-            tag("div", _roc(drawn), legend, class_="beside"),
+            tag("div", _roc(drawn, claimed(told)), legend, class_="beside"),
             "Each line follows one attack from its surest claims, at the left, to claiming everybody, at the upper right. ",
             "Read it at the left: there the adversary is hardly ever wrong, and a line far above the dotted one, which is "
             "guessing, means that some members are found with near certainty. Both axes are logarithmic. In the shaded "
             f"part fewer than {RESOLVED} non-members are behind a point, too few to tell a rate.",
+            _promise(claimed(told)),
         ),
     )
 
 
-def _roc(drawn: Sequence[Line]) -> Safe:
+def claimed(told: Dossier) -> Claim | None:
+    """The privacy that the training promises, where the target says so."""
+    promise = told.target.get("claim")
+    return Claim(*promise) if promise else None
+
+
+def _promise(claim: Claim | None) -> str | None:
+    if claim is None:
+        return None
+    return (
+        f" The training promises epsilon {claim.epsilon:.4g} at delta {claim.delta:g}: if it does, no attack whatever can, "
+        "on average over trainings, rise above the broken line. One that clearly does contradicts the promise."
+    )
+
+
+def _limit(claim: Claim, x: Scale, y: Scale) -> Safe:
+    """The largest true positive rate that the promise allows."""
+    fpr = np.geomspace(x.low, 1.0, LIMIT_POINTS)
+    return charts.path(
+        [(x(float(f)), y(float(t))) for f, t in zip(fpr, best_tpr(claim, fpr), strict=True)], "limit", "7 4"
+    )
+
+
+def _roc(drawn: Sequence[Line], claim: Claim | None = None) -> Safe:
     others, members = drawn[0].ranks.n_others, drawn[0].ranks.n_members
     low = _round_down(1 / max(others, members, 10))
     x, y = Scale(low, 1, 50, 470, log=True), Scale(low, 1, 400, 24, log=True)
@@ -90,6 +116,7 @@ def _roc(drawn: Sequence[Line]) -> Safe:
         charts.y_axis(y, marks, x.start, x.end),
         charts.x_axis(x, marks, y.start, y.end),
         charts.path([(x(low), y(low)), (x(1), y(1))], "guessing"),
+        None if claim is None else _limit(claim, x, y),
         [charts.path(_steps(line.ranks, x, y), line.class_, line.dash) for line in reversed(drawn)],
         charts.text(x.start, 14, "members found (true positive rate)", "axis"),
         charts.text(x.end, 435, "non-members accused (false positive rate)", "axis", "end"),

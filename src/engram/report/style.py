@@ -125,6 +125,7 @@ svg line, svg path, svg circle { vector-effect: non-scaling-stroke; }
 .base { stroke: var(--faint); }
 .band { fill: var(--ink); opacity: 0.045; }
 .guessing, .chance { stroke: var(--faint); stroke-dasharray: 1.5 3.5; stroke-linecap: round; fill: none; stroke-width: 1.4; }
+.limit { stroke: var(--ink); fill: none; stroke-width: 1.2; }
 .series { fill: none; stroke-width: 1.7; stroke-linejoin: round; }
 .s0 { stroke: var(--s0); stroke-width: 2.6; } .s1 { stroke: var(--s1); } .s2 { stroke: var(--s2); } .s3 { stroke: var(--s3); }
 .s4 { stroke: var(--s4); } .s5 { stroke: var(--s5); } .s6 { stroke: var(--s6); } .s7 { stroke: var(--s7); }
