@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from engram import check
-from engram.access import IMPLIES, Answer, Gradients, Handle, Knowledge, Lab, Probabilities
+from engram.access import IMPLIES, Answer, Candidates, Gradients, Handle, Knowledge, Lab, Probabilities
 from engram.data import Dataset, digits, duplicates, fingerprint, split
 from engram.models import MLP
 from engram.population import asking
@@ -75,6 +75,7 @@ class Target:
             raise NotGranted(f"it asks for {asks.__name__}, and the adversary is granted {self.access.__name__} only")
         if self.update is not None:
             return self._seen(self.update, lab)
+        assert issubclass(asks, Candidates)
         knowledge = Knowledge(self.recipe, self.others)
         return asks(self.records, self.answer, knowledge=knowledge, lab=lab, budget=self.budget)
 

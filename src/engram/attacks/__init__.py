@@ -19,6 +19,7 @@ from engram.types import Attack
 ATTACKS = {
     "bavaria": "engram.attacks.bavaria:BaVarIA",
     "confidence": "engram.attacks.thresholds:Confidence",
+    "deep-leakage": "engram.attacks.deep_leakage:DeepLeakage",
     "entropy": "engram.attacks.thresholds:Entropy",
     "gap": "engram.attacks.gap:Gap",
     "lira": "engram.attacks.lira:LiRA",
