@@ -12,7 +12,6 @@ tried, and more are drawn until the zeros of D agree with the signs of W x + b, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -65,7 +64,8 @@ class Spear:
         """Records, and how far the signs contradict each; the least contradicted of all that were tried."""
         kept, best = _Kept(seen.alive, seen.zero), None
         blocks = max(1, self.draws // self.block)
-        for q in track(self._drawn(seen.alive, seed, blocks), "drawing directions", total=blocks):
+        for k in track(range(blocks), "drawing directions", total=blocks):
+            q = self._drawn(seen.alive, kept.q, seed.child("directions", k))
             if not kept.add(q):
                 continue
             x, wrong = seen.solved(kept.q)
@@ -80,17 +80,26 @@ class Spear:
             )
         return best
 
-    def _drawn(self, left: Tensor, seed: Seed, blocks: int) -> Iterator[Tensor]:
-        """Directions [rank, draw]: half from random rows, half pulled to where many rows vanish."""
-        units, rank = left.shape
-        stream = torch.Generator(left.device).manual_seed(seed.child("directions").number)
+    def _drawn(self, rows: Tensor, known: Tensor, seed: Seed) -> Tensor:
+        """Directions [rank, draw]: half from random rows, half pulled from starts that some known ones are taken out of."""
+        units, rank = rows.shape
+        if rank == 1:
+            return torch.ones_like(rows[:1])
+        stream = torch.Generator(rows.device).manual_seed(seed.number)
         size = max(1, self.block // 2)
-        for _ in range(blocks if rank > 1 else 1):
-            rows = torch.rand(size, units, generator=stream, device=left.device).topk(rank - 1, dim=1).indices
-            start = torch.randn(2 * size, rank, generator=stream, device=left.device, dtype=left.dtype)
-            pulled = pull(left, start[:size])
-            vanish = (pulled @ left.T).abs().argsort(1)[:, : rank - 1]
-            yield kernels(left, torch.cat([rows, vanish]), torch.cat([start[size:], pulled]))
+        start = torch.randn(2 * size, rank, generator=stream, device=rows.device, dtype=rows.dtype)
+        chosen = torch.rand(size, units, generator=stream, device=rows.device).topk(rank - 1, dim=1).indices
+        out = torch.randint(0, rank, (size, 1), generator=stream, device=rows.device)
+        pulled = pull(rows, without(start[:size], known, out))
+        vanish = (pulled @ rows.T).abs().argsort(1)[:, : rank - 1]
+        return kernels(rows, torch.cat([chosen, vanish]), torch.cat([start[size:], pulled]))
+
+
+def without(q: Tensor, known: Tensor, out: Tensor) -> Tensor:
+    """q[draw, rank] less what lies along the first `out` of the known directions: the last ones have few starts of their own."""
+    basis = torch.linalg.qr(known).Q  # [rank, known]
+    along = q @ basis
+    return q - (along * (torch.arange(basis.shape[1], device=q.device) < out)) @ basis.T
 
 
 def pull(rows: Tensor, q: Tensor) -> Tensor:
@@ -126,7 +135,7 @@ class _Kept:
         q = torch.cat([self.q, q], 1)
         columns = (self.left @ q).abs()  # [unit, draw]
         zeros = (columns < self.zero * columns.max(0).values).sum(0)
-        told = zeros >= self.rank  # one more than every kernel has
+        told = (zeros >= self.rank) | (self.rank == 1)  # one more than every kernel has
         q, zeros = q[:, told], zeros[told]
         self.q = q[:, self._independent(q, zeros.argsort(descending=True, stable=True))]
         return self.q.shape[1] == self.rank
