@@ -77,7 +77,10 @@ class DeepLeakage:
             held = found.z
             part = lbfgs(lambda own: cost(torch.where(free, own, held)), held, steps=range(ROUND), enough=self.enough)  # noqa: B023
             found = Minimum(
-                torch.where(free, part.z, held), part.costs, found.steps + part.steps, found.evaluations + part.evaluations
+                torch.where(free, part.z, held),
+                part.costs,
+                found.steps + part.steps,
+                found.evaluations + part.evaluations,
             )
             if bool((found.costs <= self.enough).all()):
                 break

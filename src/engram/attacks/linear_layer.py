@@ -20,7 +20,7 @@ from engram.matching import Layer, met
 from engram.seed import Seed
 from engram.types import Recovered, Track, quiet
 
-AGREE = 1e-3  # relative; what float32 leaves of two quotients of one record, with room
+AGREE = 1e-5  # relative; what float32 leaves of two quotients of one record, with room
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,9 @@ class LinearLayer:
         told = target.update.gradient
         found, agreeing, certificates = agreed(told[layer.weight].double(), told[bias].double(), target.update.batch)
         if not len(found):
-            raise Unknown("no two units of the first layer agree on a record: each met several, or the gradient was altered")
+            raise Unknown(
+                "no two units of the first layer agree on a record: each met several, or the gradient was altered"
+            )
         return Recovered(
             "record",
             found.view(-1, *target.shape).cpu().numpy(),

@@ -175,7 +175,9 @@ class Layered:
         sizes = left.norm(dim=1)
         live = sizes > zero * sizes.max()  # a dead unit is zero for every record and says nothing
         if int(live.sum()) < left.shape[1]:
-            raise Unknown(f"{int(live.sum())} units are alive, fewer than the {left.shape[1]} records; all others are dead")
+            raise Unknown(
+                f"{int(live.sum())} units are alive, fewer than the {left.shape[1]} records; all others are dead"
+            )
         held = list(weights.values())
         unit = left[live] / sizes[live, None]
         return cls(left, right, unit, live, zero, told[bias].double(), held[weight], held[bias])
@@ -219,7 +221,9 @@ def factored(g_weight: Tensor, batch: int | None) -> tuple[Tensor, Tensor, float
             f"as many records as the layer has units or inputs ({min(g_weight.shape)}), or noise was added"
         )
     if batch is not None and rank < batch:
-        raise Unknown(f"the gradient has rank {rank}, below the {batch} records: some are equal, or left every unit dead")
+        raise Unknown(
+            f"the gradient has rank {rank}, below the {batch} records: some are equal, or left every unit dead"
+        )
     if rank > LIMIT:
         raise Unknown(f"the gradient has rank {rank}; spear answers batches up to {LIMIT}")
     return u[:, :rank], s[:rank, None] * v[:rank], gap**0.5
