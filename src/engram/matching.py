@@ -93,16 +93,41 @@ def kinks(model: nn.Module) -> bool:
     return any(isinstance(m, KINKED) for m in model.modules())
 
 
-def counted_labels(update: Update, last: Layer, records: int) -> Tensor:
+def counted_labels(update: Update, model: nn.Module, shape: Sequence[int], records: int) -> Tensor:
     """How often each class occurs in the batch, [class]; read off the gradient of the last layer.
 
-    Zhao, Mopuri, Bilen 2020 for one record: only the label's row is negative. For a batch, the bias-corrected rule: each
-    negative class once, then repeatedly the most negative, less what one record weighs.
+    Zhao, Mopuri, Bilen 2020 for one record: only the label's row is negative. For a batch: that gradient is the mean answer
+    less the share of each label, and the mean answer is estimated on noise (Wainakh et al. 2021, LLG*); where the last layer
+    has no bias, by the bias-corrected rule.
     """
-    rows = update.gradient[last.bias if last.bias is not None else last.weight].double()
-    rows = rows if last.bias is not None else rows.flatten(1).sum(1)
+    last = met(model, shape)[-1]
+    if last.bias is None or records == 1:
+        rows = update.gradient[last.weight if last.bias is None else last.bias].double()
+        return _bias_corrected(rows.flatten(1).sum(1) if last.bias is None else rows, records)
+    wanted = (records * (_on_noise(model, shape) - update.gradient[last.bias].double())).clamp_min(0)
+    counts = wanted.floor().long()
+    while counts.sum() > records:
+        counts[int((wanted - counts).argmin())] -= 1
+    missing = records - int(counts.sum())
+    counts[(wanted - counts).argsort(descending=True)[:missing]] += 1
+    return counts
+
+
+def _on_noise(model: nn.Module, shape: Sequence[int], records: int = 64) -> Tensor:
+    """The mean answer to records that are noise in 0..1, [class]; always the same noise."""
+    some, stream = next(model.parameters()), torch.Generator().manual_seed(0)
+    mode = model.training
+    with torch.no_grad():
+        answers = model.eval()(torch.rand(records, *shape, generator=stream).to(some))
+    model.train(mode)
+    mean: Tensor = answers.double().softmax(-1).mean(0)
+    return mean
+
+
+def _bias_corrected(rows: Tensor, records: int) -> Tensor:
+    """Each negative class once, then repeatedly the most negative, less what one record weighs."""
     counts = (rows < 0).long()
-    if counts.sum() > records:  # noise: keep the most negative
+    if counts.sum() > records or not counts.any():  # noise: keep the most negative
         counts = torch.zeros_like(counts).index_fill_(0, rows.argsort()[:records], 1)
     weight = rows[rows < 0].sum() / records  # of one record, below zero
     rows = rows - counts * weight

@@ -20,6 +20,7 @@ ATTACKS = {
     "bag-of-labels": "engram.attacks.bag_of_labels:BagOfLabels",
     "bavaria": "engram.attacks.bavaria:BaVarIA",
     "confidence": "engram.attacks.thresholds:Confidence",
+    "dager": "engram.attacks.dager:Dager",
     "deep-leakage": "engram.attacks.deep_leakage:DeepLeakage",
     "entropy": "engram.attacks.thresholds:Entropy",
     "gap": "engram.attacks.gap:Gap",

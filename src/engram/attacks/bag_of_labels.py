@@ -1,7 +1,7 @@
 """Which classes are in the batch, and how often: read off the gradient of the last layer.
 
 Zhao, Mopuri, Bilen: iDLG: Improved Deep Leakage from Gradients, 2020, section 3.2 (one record: exact).
-Batches: the bias-corrected rule, as tools for federated learning use it; see `matching.counted_labels`.
+Wainakh et al.: User-Level Label Leakage from Gradients in Federated Learning, 2021 (batches); see `matching.counted_labels`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class BagOfLabels:
         if records is None:
             raise Unknown("the update does not say how many records are behind it; set the knob batch")
         last = met(target.model, target.shape)[-1]
-        labels = torch.repeat_interleave(counted_labels(target.update, last, records)).cpu().numpy()
+        labels = torch.repeat_interleave(counted_labels(target.update, target.model, target.shape, records)).cpu().numpy()
         certificates = np.full(records, unbalanced(target, last.bias))
         return Recovered("labels", labels, -certificates, certificates, labels=labels)
 

@@ -3,7 +3,7 @@
 Zhu, Liu, Han: Deep Leakage from Gradients, 2019. Algorithm 1; L-BFGS; batches by updating one record at a time.
 Zhao, Mopuri, Bilen: iDLG: Improved Deep Leakage from Gradients, 2020. The label from the last layer, before the search.
 Differs from the papers: float64 throughout, a line search, several starts at once of which the one with the least
-residual is kept; the labels of a batch are counted by the bias-corrected rule.
+residual is kept; the labels of a batch are counted from the last layer's gradient.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from engram import check
 from engram.access import Gradients, Unknown
-from engram.matching import Matcher, counted_labels, kinks, met, squared
+from engram.matching import Matcher, counted_labels, kinks, squared
 from engram.minimise import Minimum, lbfgs
 from engram.seed import Seed
 from engram.types import Recovered, Track, quiet
@@ -100,8 +100,8 @@ class DeepLeakage:
         z = z.to(target.device)
         if self.labels == "joint":
             return z, lambda z: _soft(z, records, size, target.shape)
-        last = met(target.model, target.shape)[-1]
-        y = torch.repeat_interleave(counted_labels(target.update, last, records)).to(target.device)
+        counts = counted_labels(target.update, target.model, target.shape, records)
+        y = torch.repeat_interleave(counts).to(target.device)
         return z, lambda z: (z.view(len(z), records, *target.shape), y.expand(len(z), -1))
 
 

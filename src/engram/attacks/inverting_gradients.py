@@ -17,7 +17,7 @@ from torch import Tensor
 
 from engram import check
 from engram.access import Gradients, Unknown
-from engram.matching import Matcher, counted_labels, met, turned
+from engram.matching import Matcher, counted_labels, turned
 from engram.minimise import signed_adam
 from engram.seed import Seed
 from engram.types import Recovered, Track, quiet
@@ -53,7 +53,7 @@ class InvertingGradients:
             raise Unknown("the update does not say how many records are behind it; set the knob batch")
         model, weights, told = target.exact()
         matcher = Matcher(model, target.loss, weights, target.update.rate, target.update.steps)
-        y = torch.repeat_interleave(counted_labels(target.update, met(target.model, target.shape)[-1], records))
+        y = torch.repeat_interleave(counted_labels(target.update, target.model, target.shape, records))
         y = y.to(target.device)
         shape = (self.restarts, records, *target.shape)
 

@@ -70,7 +70,8 @@ def agreed(g_weight: Tensor, g_bias: Tensor, batch: int | None) -> tuple[Tensor,
         return x, x.new_zeros(0), x.new_zeros(0)
     apart = torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist") / x.norm(dim=1)[:, None].clamp_min(1e-300)
     near = apart <= AGREE
-    left, picked = near.sum(1), []
+    left = near.sum(1)
+    picked: list[int] = []
     while len(picked) < (batch or len(x)) and int(left.max()) > 1:  # the largest group first
         k = int(left.argmax())
         picked.append(k)

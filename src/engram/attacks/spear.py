@@ -51,7 +51,6 @@ class Spear:
 
     def __call__(self, target: Gradients, *, seed: Seed, track: Track = quiet) -> Recovered:
         layer = before_relu(target)
-        told = target.update.gradient
         if layer.bias is None:
             raise Unknown(f"{layer.name} has no bias, so nothing sets the scale of the records; spear needs one")
         seen = Layered.of(target, layer.weight, layer.bias, self.batch or target.update.batch)
@@ -96,10 +95,11 @@ class Spear:
 
 
 def without(q: Tensor, known: Tensor, out: Tensor) -> Tensor:
-    """q[draw, rank] less what lies along the first `out` of the known directions: the last ones have few starts of their own."""
+    """q[draw, rank] less what lies along the first `out` known directions, as the last ones have few starts of their own."""
     basis = torch.linalg.qr(known).Q  # [rank, known]
     along = q @ basis
-    return q - (along * (torch.arange(basis.shape[1], device=q.device) < out)) @ basis.T
+    left: Tensor = q - (along * (torch.arange(basis.shape[1], device=q.device) < out)) @ basis.T
+    return left
 
 
 def pull(rows: Tensor, q: Tensor) -> Tensor:
@@ -120,7 +120,8 @@ def kernels(rows: Tensor, chosen: Tensor, towards: Tensor) -> Tensor:
     wanted[-1] = 1
     q, info = torch.linalg.solve_ex(system, wanted.expand(len(system), -1, -1))
     fine = (info == 0) & torch.isfinite(q[..., 0]).all(1)
-    return (q[fine, :, 0] / q[fine, :, 0].norm(dim=1, keepdim=True)).T
+    found: Tensor = (q[fine, :, 0] / q[fine, :, 0].norm(dim=1, keepdim=True)).T
+    return found
 
 
 class _Kept:

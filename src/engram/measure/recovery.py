@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 from scipy.ndimage import convolve1d
 from scipy.optimize import linear_sum_assignment
 from scipy.stats import t as student
@@ -49,7 +50,7 @@ def of_records(said: Recovered, records: Array, labels: Ints, close: float, leve
             alike = np.array([ssim(np.asarray(said.guesses)[g], r, span) for g, r in zip(guess, records, strict=True)])
             found.append(_mean(alike, "ssim", level))
         if said.labels is not None:
-            found.append(_share(np.asarray(said.labels)[guess] == labels, "labels_right", level))
+            found.append(_share(np.equal(np.asarray(said.labels)[guess], labels), "labels_right", level))
     certificate = float(np.max(said.certificates)) if len(said.certificates) else None
     told = Finding("certificate", certificate, certificate, certificate, n=len(said.certificates), method="exact")
     if certificate is None or not np.isfinite(certificate):
@@ -148,7 +149,8 @@ def bag_share(guesses: Ints, labels: Ints, level: float) -> Finding:
     return _share(np.arange(len(labels)) < both, "labels_right", level)
 
 
-def _share(right: Array, metric: str, level: float) -> Finding:
+def _share(right: npt.ArrayLike, metric: str, level: float) -> Finding:
+    right = np.asarray(right, bool)
     low, high = clopper_pearson(int(right.sum()), len(right), level)
     return Finding(metric, float(right.mean()), low, high, n=len(right), level=level, method=EXACT)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from engram.models.columns import MLP, ColumnFC, TanhFC
     from engram.models.densenet import DenseNet121
+    from engram.models.gpt import GPT
     from engram.models.images import VGG16BN, LabelOnlyCNN, SmallCNN
     from engram.models.resnet import ResNet18, ResNet20
     from engram.models.weights import load_weights, strip_prefix
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 _PLACES = {
     "ColumnFC": "columns",
     "DenseNet121": "densenet",
+    "GPT": "gpt",
     "LabelOnlyCNN": "images",
     "MLP": "columns",
     "ResNet18": "resnet",
@@ -27,6 +29,7 @@ _PLACES = {
 }
 
 __all__ = [
+    "GPT",
     "MLP",
     "VGG16BN",
     "ColumnFC",

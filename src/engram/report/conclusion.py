@@ -44,7 +44,8 @@ def _of_records(told: Dossier) -> Safe:
     said = (
         "Every attack of the plan was refused; the reasons are below."
         if best is None
-        else f"The best attack, {words.of(best)}, recovered {words.percent(best.value or 0)} of {words.count(best.n, 'record')}."
+        else f"The best attack, {words.of(best)}, recovered {words.percent(best.value or 0)} of "
+        f"{words.count(best.n, 'record')}."
     )
     no_proof = (
         "That no attack of this plan recovered a record is not proof that none could." if headline != "records" else ""

@@ -8,7 +8,6 @@ from engram.report import words
 from engram.report.dossier import UNDEFENDED, Dossier
 from engram.report.page import Child, Safe, bullets, section, table, tag, terms
 
-
 WANTS = {"Gradients": "The records behind the update, and their labels."}
 
 
