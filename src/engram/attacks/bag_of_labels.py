@@ -32,7 +32,9 @@ class BagOfLabels:
         if records is None:
             raise Unknown("the update does not say how many records are behind it; set the knob batch")
         last = met(target.model, target.shape)[-1]
-        labels = torch.repeat_interleave(counted_labels(target.update, target.model, target.shape, records)).cpu().numpy()
+        labels = (
+            torch.repeat_interleave(counted_labels(target.update, target.model, target.shape, records)).cpu().numpy()
+        )
         certificates = np.full(records, unbalanced(target, last.bias))
         return Recovered("labels", labels, -certificates, certificates, labels=labels)
 

@@ -57,7 +57,13 @@ class Dager:
             self._tokens(reader, inner, position, length)
             for position in track(range(length), "testing the vocabulary at each position", total=length)
         ]
-        sentences, apart = self._sentences(reader, span(reader.rows(1)), allowed, target.update.batch)
+        outer = span(reader.rows(1))
+        if outer.basis.shape[1] < inner.basis.shape[1]:
+            raise Unknown(
+                f"the gradient of the second attention has rank {outer.basis.shape[1]}, that of the first {inner.basis.shape[1]}: "
+                "the network answers from some positions only, and no attention layer but the last is left to test prefixes"
+            )
+        sentences, apart = self._sentences(reader, outer, allowed, target.update.batch)
         if not len(sentences):
             raise Unknown("no sentence fits the update: it is of another model or batch, or it was altered")
         order = apart.argsort(stable=True)
@@ -74,7 +80,9 @@ class Dager:
             found.append(some[inner.distance(reader.given(tokens[:, : position + 1], 0)[:, -1]) < inner.inside])
         return torch.cat(found)
 
-    def _sentences(self, reader: _Reader, outer: Span, allowed: Sequence[Tensor], batch: int | None) -> tuple[Tensor, Tensor]:
+    def _sentences(
+        self, reader: _Reader, outer: Span, allowed: Sequence[Tensor], batch: int | None
+    ) -> tuple[Tensor, Tensor]:
         """Prefixes that lie in the span of the second layer at every position, and the worst distance of each."""
         kept = torch.zeros(1, 0, dtype=torch.int64, device=outer.basis.device)
         worst = torch.zeros(1, dtype=torch.float64, device=outer.basis.device)

@@ -1,7 +1,7 @@
 """A small causal transformer on tokens.
 
 Radford, Wu, Child, Luan, Amodei, Sutskever: Language Models are Unsupervised Multitask Learners, 2019. Section 2.3.
-Differs from the paper: queries, keys and values are three layers; a head for classes reads the last position.
+Differs from the paper: queries, keys and values are three layers; a head for classes reads the mean over positions.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Decoder(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         places = torch.arange(tokens.shape[-1], device=tokens.device)
         h = self.blocks(self.token(tokens) + self.position(places))
-        logits: Tensor = self.head(self.norm(h[..., -1, :]))
+        logits: Tensor = self.head(self.norm(h).mean(-2))
         return logits
 
 
