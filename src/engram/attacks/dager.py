@@ -126,6 +126,11 @@ def span(rows: Tensor) -> Span:
             f"the gradient of the attention has no clear rank (its largest gap is a factor {1 / max(gap, 1e-300):.1f}, "
             f"wanted {GAP:g}): the batch has as many tokens as the network is wide, {rows.shape[1]}, or noise was added"
         )
+    if rank >= rows.shape[1] - 1:  # normalised inputs add up to zero, so one direction is always missing
+        raise Unknown(
+            f"the gradient of the attention has rank {rank}: the batch has as many tokens as the network is wide, "
+            f"{rows.shape[1]}, and then every token fits; dager answers fewer"
+        )
     return Span(v[:rank].T, gap**0.5)
 
 
