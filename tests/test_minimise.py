@@ -39,7 +39,9 @@ def test_it_never_climbs_and_stops_where_nothing_lowers_the_cost():
 
 
 def test_a_cost_that_is_no_number_is_walked_around():
-    found = lbfgs(lambda z: (z.sqrt() - 1).square().sum(1), torch.full((1, 1), 9.0, dtype=torch.float64), steps=range(60))
+    found = lbfgs(
+        lambda z: (z.sqrt() - 1).square().sum(1), torch.full((1, 1), 9.0, dtype=torch.float64), steps=range(60)
+    )
     assert found.z.item() == pytest.approx(1)
 
 

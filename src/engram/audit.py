@@ -40,7 +40,7 @@ REFUSED = f"recovered@{recovery.CLOSE:g}"  # what an attack on records would hav
 SHOWN = 12  # exposed records kept for each attack
 MEMBERSHIP = ("gap", "confidence", "entropy", "modified-entropy", "lira", "rmia", "bavaria")
 SUITED: dict[type[Handle], tuple[str, ...]] = {
-    Gradients: ("bag-of-labels", "linear-layer", "spear", "deep-leakage", "inverting-gradients"),
+    Gradients: ("bag-of-labels", "linear-layer", "recursive", "spear", "deep-leakage", "inverting-gradients"),
 }
 
 

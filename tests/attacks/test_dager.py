@@ -53,7 +53,9 @@ def test_noise_leaves_no_clear_rank():
     records = sentences()
     told = seen(RECIPE, records)
     stream = torch.Generator().manual_seed(0)
-    noisy = tuple(t + 0.1 * t.std() * torch.randn(t.shape, generator=stream, dtype=t.dtype) for t in told.update.tensors)
+    noisy = tuple(
+        t + 0.1 * t.std() * torch.randn(t.shape, generator=stream, dtype=t.dtype) for t in told.update.tensors
+    )
     with pytest.raises(Unknown, match="no clear rank"):
         Dager()(handle(RECIPE, told.model, Update(noisy, 4), records), seed=Seed(0))
 
@@ -67,7 +69,7 @@ def test_layers_may_be_named():
     records = sentences()
     named = Dager(first="blocks.0.value", second="blocks.1.query")
     assert as_set(named(seen(RECIPE, records), seed=Seed(0)).guesses) == as_set(records.x)
-    with pytest.raises(Unknown, match="meets no linear layer called 'blocks.7.query'"):
+    with pytest.raises(Unknown, match=r"meets no linear layer called 'blocks.7.query'"):
         Dager(second="blocks.7.query")(seen(RECIPE, records), seed=Seed(0))
 
 

@@ -28,6 +28,7 @@ ATTACKS = {
     "linear-layer": "engram.attacks.linear_layer:LinearLayer",
     "lira": "engram.attacks.lira:LiRA",
     "modified-entropy": "engram.attacks.thresholds:ModifiedEntropy",
+    "recursive": "engram.attacks.recursive:Recursive",
     "rmia": "engram.attacks.rmia:RMIA",
     "spear": "engram.attacks.spear:Spear",
 }

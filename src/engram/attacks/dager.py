@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -58,9 +57,10 @@ class Dager:
             for position in track(range(length), "testing the vocabulary at each position", total=length)
         ]
         outer = span(reader.rows(1))
-        if outer.basis.shape[1] < inner.basis.shape[1]:
+        ranks = inner.basis.shape[1], outer.basis.shape[1]
+        if ranks[1] < ranks[0]:
             raise Unknown(
-                f"the gradient of the second attention has rank {outer.basis.shape[1]}, that of the first {inner.basis.shape[1]}: "
+                f"the gradient of the second attention has rank {ranks[1]}, below {ranks[0]} of the first: "
                 "the network answers from some positions only, and no attention layer but the last is left to test prefixes"
             )
         sentences, apart = self._sentences(reader, outer, allowed, target.update.batch)
@@ -74,7 +74,7 @@ class Dager:
         """The tokens whose embedding at this position lies in the span of the first layer."""
         step = max(1, self.at_once // (reader.width * (position + 1)))
         found = []
-        for some in torch.arange(reader.vocabulary, device=inner.basis.device).split(step):
+        for some in torch.split(torch.arange(reader.vocabulary, device=inner.basis.device), step):
             tokens = torch.zeros(len(some), length, dtype=torch.int64, device=some.device)
             tokens[:, position] = some
             found.append(some[inner.distance(reader.given(tokens[:, : position + 1], 0)[:, -1]) < inner.inside])
@@ -95,7 +95,7 @@ class Dager:
         return (kept, worst) if batch is None else (kept[:batch], worst[:batch])
 
     def _apart(self, reader: _Reader, outer: Span, sentences: Tensor) -> Tensor:
-        parts = sentences.split(max(1, self.at_once // (reader.width * sentences.shape[1])))
+        parts = torch.split(sentences, max(1, self.at_once // (reader.width * sentences.shape[1])))
         found = [outer.distance(reader.given(part, 1)[:, -1]) for part in parts if len(part)]
         return torch.cat(found) if found else outer.basis.new_zeros(0)
 

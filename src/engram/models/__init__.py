@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from engram.models.columns import MLP, ColumnFC, TanhFC
     from engram.models.densenet import DenseNet121
     from engram.models.gpt import GPT
-    from engram.models.images import VGG16BN, LabelOnlyCNN, SmallCNN
+    from engram.models.images import VGG16BN, LabelOnlyCNN, LeNet, SmallCNN
     from engram.models.resnet import ResNet18, ResNet20
     from engram.models.weights import load_weights, strip_prefix
 
@@ -18,6 +18,7 @@ _PLACES = {
     "DenseNet121": "densenet",
     "GPT": "gpt",
     "LabelOnlyCNN": "images",
+    "LeNet": "images",
     "MLP": "columns",
     "ResNet18": "resnet",
     "ResNet20": "resnet",
@@ -35,6 +36,7 @@ __all__ = [
     "ColumnFC",
     "DenseNet121",
     "LabelOnlyCNN",
+    "LeNet",
     "ResNet18",
     "ResNet20",
     "SmallCNN",
