@@ -16,7 +16,7 @@ import torch
 
 import engram
 from engram import check
-from engram.access import Lab, OutOfQueries, Unknown
+from engram.access import Gradients, Handle, Lab, OutOfQueries, Unknown
 from engram.attacks import attack as attack_named
 from engram.attacks import kind as attack_kind
 from engram.attacks import knobs_of as knobs_of_attack
@@ -25,39 +25,49 @@ from engram.data import duplicates, fingerprint
 from engram.defences import defence as defence_named
 from engram.defences import knobs_of
 from engram.environment import environment
-from engram.measure import judge, proportion, shuffled, simultaneous
+from engram.measure import judge, proportion, recovery, shuffled, simultaneous
 from engram.seed import Seed
 from engram.signals import shown
 from engram.store import Run, Store, Told
 from engram.target import NotGranted, Target
-from engram.train import Recipe, fit_many
+from engram.train import Recipe, fit_many, shared
 from engram.train.loop import started
-from engram.types import Arrays, Attack, Bools, Finding, Piece, Scores, Track, quiet
+from engram.types import Arrays, Attack, Bools, Finding, Piece, Recovered, Scores, Track, quiet
 
 Knobs = Mapping[str, Mapping[str, Any]]  # name of an attack or a defence -> its knobs
 UNDEFENDED = ""
+REFUSED = f"recovered@{recovery.CLOSE:g}"  # what an attack on records would have been measured by
 SHOWN = 12  # exposed records kept for each attack
+MEMBERSHIP = ("gap", "confidence", "entropy", "modified-entropy", "lira", "rmia", "bavaria")
+SUITED: dict[type[Handle], tuple[str, ...]] = {
+    Gradients: ("bag-of-labels", "linear-layer", "recursive", "spear", "deep-leakage", "inverting-gradients"),
+}
 
 
 @dataclass(frozen=True)
 class Plan:
     """What to try: which attacks, behind which defences, with which knobs."""
 
-    attacks: tuple[str, ...] = ("gap", "confidence", "entropy", "modified-entropy", "lira", "rmia", "bavaria")
+    attacks: tuple[str, ...] | None = None  # None: those that suit the target's access
     defences: tuple[str, ...] = ()
     knobs: Knobs = dataclasses.field(default_factory=dict)
     seed: int = 0
 
     def __post_init__(self) -> None:
         self.told()  # an unknown name or knob is an error now, not after an hour
-        for name in self.knobs:
-            check.known("attack or defence of this audit", name, (*self.attacks, *self.defences))
+        if self.attacks is not None:
+            for name in self.knobs:
+                check.known("attack or defence of this audit", name, (*self.attacks, *self.defences))
+
+    def suited(self, access: type[Handle]) -> Plan:
+        """With the attacks that are tried by default where the adversary is granted this."""
+        return self if self.attacks is not None else replace(self, attacks=SUITED.get(access, MEMBERSHIP))
 
     def attack(self, name: str) -> Attack:
         return attack_named(name, self.knobs.get(name))
 
     def told(self) -> dict[str, Any]:
-        made = {name: knobs_of_attack(self.attack(name)) for name in self.attacks}
+        made = {name: knobs_of_attack(self.attack(name)) for name in self.attacks or ()}
         for name in self.defences:
             defence_named(name, self.knobs.get(name))
         guards = {name: {**knobs_of(name), **self.knobs.get(name, {})} for name in self.defences}
@@ -68,7 +78,7 @@ def audit(
     target: Target, plan: Plan | None = None, *, store: Store, command: Sequence[str] = (), track: Track = quiet
 ) -> Run:
     """Every attack of the plan, on the target and behind every defence; the finished run."""
-    plan = plan or Plan()
+    plan = (plan or Plan()).suited(target.access)
     for name in plan.defences:
         guarded(target, name, plan)  # a knob that cannot be is an error now, not after the attacks on the plain model
     about = {
@@ -79,12 +89,14 @@ def audit(
     }
     run = store.begin(fingerprint("audit", engram.__version__, target.identity(), plan.told()), about)
     truth = {"truth": target.member, "labels": target.records.y, "classes": np.array(target.records.classes)}
+    if target.update is not None:
+        truth["shared_records"] = target.records.x
     store.respond(run.id, truth)
     refused: list[Finding] = []
     for defence in (UNDEFENDED, *plan.defences):
         arm = defended(target, defence, plan, store) if defence else target
         store.respond(run.id, {f"correct/{defence}": _correct(arm)})
-        for name in plan.attacks:
+        for name in plan.attacks or ():
             if not store.told(run.id, attack=name, defence=defence):
                 refused += _attacked(arm, name, defence, plan, run, store, track)
     store.respond(run.id, _exposed(target, store.told(run.id)))
@@ -104,7 +116,9 @@ def judged(store: Store, run: Run, seed: Seed) -> list[Finding]:
         for name, right in responses.items()
         if name.startswith("correct/")
         for kind, metric in ((True, "accuracy_members"), (False, "accuracy_non_members"))
+        if (truth == kind).any()
     ]
+    found += _recovered(store, run, responses)
     evidence = [told for told in store.told(run.id) if isinstance(told.evidence, Scores)]
     level = simultaneous(0.95, max(1, len(evidence)))
     for told in evidence:
@@ -114,6 +128,20 @@ def judged(store: Store, run: Run, seed: Seed) -> list[Finding]:
         findings = [*judge(scores, member, seed=own), shuffled(scores, member, seed=own.child("shuffled"), level=level)]
         found += [replace(f, attack=told.attack, defence=told.defence) for f in findings]
     return found
+
+
+def _recovered(store: Store, run: Run, responses: Arrays) -> list[Finding]:
+    """What guesses of the batch behind an update are worth."""
+    if "shared_records" not in responses:
+        return []
+    x, y = np.asarray(responses["shared_records"]), np.asarray(responses["labels"])
+    guessed = [told for told in store.told(run.id) if isinstance(told.evidence, Recovered)]
+    return [
+        replace(f, attack=told.attack, defence=told.defence)
+        for told in guessed
+        if isinstance(told.evidence, Recovered)
+        for f in recovery.judge(told.evidence, x, y)
+    ]
 
 
 def guarded(target: Target, name: str, plan: Plan) -> Recipe:
@@ -130,6 +158,8 @@ def defended(target: Target, name: str, plan: Plan, store: Store) -> Target:
     recipe = guarded(target, name, plan)
     assert target.recipe is not None
     told = f"{target.name}, with {name}"
+    if target.update is not None:
+        return _shared_again(target, recipe, told, Seed(plan.seed).child("defended", name))
     if fingerprint(replace(recipe, after=())) == fingerprint(replace(target.recipe, after=())):
         return replace(target, recipe=recipe, name=told)  # only the answers change
     seed = Seed(plan.seed).child("defended", name)
@@ -142,6 +172,14 @@ def defended(target: Target, name: str, plan: Plan, store: Store) -> Target:
 
     (weights,) = Local(store).run([piece], train)
     return replace(target, model=_rebuilt(recipe, weights, target.device), recipe=recipe, name=told)
+
+
+def _shared_again(target: Target, recipe: Recipe, name: str, seed: Seed) -> Target:
+    """The same model and batch, and the update that a participant who follows this recipe shares of them."""
+    assert target.update is not None
+    rate, steps, dtype = target.update.rate, target.update.steps, target.update.tensors[0].dtype
+    update = shared(recipe, target.model, target.records, seed=seed, rate=rate, steps=steps, dtype=dtype)
+    return replace(target, recipe=recipe, update=update, name=name)
 
 
 def _rebuilt(recipe: Recipe, weights: Arrays, device: torch.device) -> torch.nn.Module:
@@ -164,7 +202,8 @@ def _attacked(
         handle = target.handle(cls.asks, lab)
         said = attack(handle, seed=seed.child("attack", name), track=track)
     except (NotGranted, Unknown, OutOfQueries) as reason:
-        return [Finding("auc", None, None, None, n=0, reason=str(reason), attack=name, defence=defence)]
+        metric = "auc" if cls.question == "membership" else REFUSED
+        return [Finding(metric, None, None, None, n=0, reason=str(reason), attack=name, defence=defence)]
     about = {
         "knobs": knobs_of_attack(attack),
         "asks": cls.asks.__name__,

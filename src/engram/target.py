@@ -13,13 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from engram import check
-from engram.access import IMPLIES, Answer, Handle, Knowledge, Lab, Probabilities
+from engram.access import IMPLIES, Answer, Candidates, Gradients, Handle, Knowledge, Lab, Probabilities
 from engram.data import Dataset, digits, duplicates, fingerprint, split
 from engram.models import MLP
 from engram.population import asking
 from engram.seed import Seed
 from engram.signals import released
-from engram.train import FullBatch, Recipe, fit
+from engram.train import CrossEntropy, FullBatch, Recipe, Update, fit, shared
 from engram.train.stack import Device
 from engram.types import Bools
 
@@ -32,6 +32,7 @@ class Target:
 
     `access` is the strongest that the adversary is granted; weaker kinds follow from it. With a `recipe`, the adversary
     is taken to know it, trains shadow models from it, and defences can be tried; without, only attacks that need neither.
+    With `access=Gradients`, `update` is what a participant shared and `records` are the batch behind it, all of them members.
     """
 
     model: nn.Module
@@ -44,12 +45,14 @@ class Target:
     others: Dataset | None = None  # more records of the same source that the adversary has; none is a candidate
     claim: tuple[float, float] | None = None  # the epsilon and delta that its training promises
     notes: tuple[str, ...] = field(default_factory=tuple)  # what a reader of the report should know
+    update: Update | None = None  # what a participant shared, for an adversary who sees gradients
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "member", _membership(self.member, len(self.records)))
         if self.access not in IMPLIES:
             known = ", ".join(kind.__name__ for kind in IMPLIES)
             raise TypeError(f"access must be one of the handles {known}, got {self.access!r}")
+        object.__setattr__(self, "member", _membership(self.member, len(self.records), self.access))
+        _update_fits(self.update, self.model, self.access)
         twice = duplicates(self.records.x, self.member)
         if len(twice.across):
             raise ValueError(
@@ -71,13 +74,24 @@ class Target:
         """The access that an attack asks for, if the adversary is granted it. It holds the answers, not the target."""
         if asks not in IMPLIES[self.access]:
             raise NotGranted(f"it asks for {asks.__name__}, and the adversary is granted {self.access.__name__} only")
+        if self.update is not None:
+            return self._seen(self.update, lab)
+        assert issubclass(asks, Candidates)
         knowledge = Knowledge(self.recipe, self.others)
         return asks(self.records, self.answer, knowledge=knowledge, lab=lab, budget=self.budget)
 
+    def _seen(self, update: Update, lab: Lab) -> Gradients:
+        """The update and the model, without the batch."""
+        knowledge = Knowledge(self.recipe, self.others, "the model, its loss and one update of it, no record")
+        loss = self.recipe.loss if self.recipe else CrossEntropy()
+        shape, classes = self.records.x.shape[1:], len(self.records.classes)
+        return Gradients(self.model, loss, update, shape=shape, classes=classes, knowledge=knowledge, lab=lab)
+
     def identity(self) -> str:
-        """Equal for equal weights, records, truth and recipe."""
+        """Equal for equal weights, records, truth, recipe and update."""
         weights = {name: w.detach().cpu() for name, w in self.model.state_dict().items()}
-        return fingerprint(weights, self.records.x, self.records.y, self.member, self.recipe, self.access, self.budget)
+        told = (weights, self.records.x, self.records.y, self.member, self.recipe, self.access, self.budget)
+        return fingerprint(*told) if self.update is None else fingerprint(*told, self.update)
 
 
 class NotGranted(ValueError):
@@ -94,14 +108,26 @@ def answering(model: nn.Module, after: Sequence[Callable[[Tensor], Tensor]] = ()
     return answer
 
 
-def _membership(member: Bools, records: int) -> Bools:
+def _membership(member: Bools, records: int, access: type[Handle]) -> Bools:
     member = np.asarray(member)
     if member.dtype != bool or member.ndim != 1:
         raise TypeError(f"member must be one bool a record, got {member.dtype} of shape {member.shape}")
     check.same_length(records=range(records), member=member)
+    if access is Gradients:
+        if not member.all():
+            raise ValueError("the records of an update are the batch behind it, but some are said to be no members")
+        return member
     if member.all() or not member.any():
         raise ValueError("an audit needs members and non-members, but all records are of one kind; add the other")
     return member
+
+
+def _update_fits(update: Update | None, model: nn.Module, access: type[Handle]) -> None:
+    if (update is None) == (access is Gradients):
+        wanted = "access Gradients needs the update that was shared" if update is None else "an update is only attacked"
+        raise ValueError(f"{wanted}; give both update=... and access=Gradients, or neither")
+    if update is not None:
+        update.fits(model)
 
 
 def _answers_fit(model: nn.Module, records: Dataset, device: Device) -> None:
@@ -147,6 +173,22 @@ def trained(
     member = np.isin(np.arange(len(records)), chosen)
     model = fit(recipe, records.take(member), seed=seed.child("target"))
     return Target(model, records, member, recipe, name, access)
+
+
+def sharing(
+    recipe: Recipe,
+    model: nn.Module,
+    records: Dataset,
+    *,
+    name: str,
+    seed: Seed,
+    rate: float | None = None,
+    steps: int = 1,
+) -> Target:
+    """A target made here: a participant with these records shares one update of `model`."""
+    update = shared(recipe, model, records, seed=seed, rate=rate, steps=steps)
+    member = np.ones(len(records), bool)
+    return Target(model, records, member, recipe, name, access=Gradients, update=update)
 
 
 def embedded(seed: Seed | None = None) -> Target:

@@ -43,11 +43,12 @@ class Scores:
 class Recovered:
     """Guesses of one kind, best first, each with a score and a certificate (smaller = better explained)."""
 
-    kind: Literal["record", "text", "trigger", "subspace", "parameters"]
+    kind: Literal["record", "text", "labels", "trigger", "subspace", "parameters"]
     guesses: Array  # [guess, ...]
     scores: Floats  # [guess]
     certificates: Floats  # [guess]
     variant: str = ""
+    labels: Ints | None = None  # [guess] the class of each, where the attack says so
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,17 +2,32 @@
 
     Probabilities  the model answers with a probability for every class; hence also with a label
     Labels         it answers with a label, and with nothing else
+    Gradients      nothing is asked: a participant shared an update of the model's weights, and no record is known
 
 Each carries `Knowledge`: what this adversary knows besides. Shadow models are the adversary's own work: it trains them
 from the recipe it knows, so whoever attacks a defended model copies the defence.
 """
 
 from engram.access.answers import Labels, Probabilities
-from engram.access.handle import Answer, Handle, Knowledge, Lab, OutOfQueries, Unknown
+from engram.access.gradients import Gradients
+from engram.access.handle import Answer, Candidates, Handle, Knowledge, Lab, OutOfQueries, Unknown
 
 IMPLIES: dict[type[Handle], tuple[type[Handle], ...]] = {
     Labels: (Labels,),
     Probabilities: (Probabilities, Labels),
+    Gradients: (Gradients,),
 }
 
-__all__ = ["IMPLIES", "Answer", "Handle", "Knowledge", "Lab", "Labels", "OutOfQueries", "Probabilities", "Unknown"]
+__all__ = [
+    "IMPLIES",
+    "Answer",
+    "Candidates",
+    "Gradients",
+    "Handle",
+    "Knowledge",
+    "Lab",
+    "Labels",
+    "OutOfQueries",
+    "Probabilities",
+    "Unknown",
+]

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import torch
 
-from engram.access.handle import Handle
+from engram.access.handle import Candidates
 from engram.signals import Signal, View, as_is, shown
 from engram.types import Array, Floats, Ints
 
 
-class Labels(Handle):
+class Labels(Candidates):
     """The model answers with the label it finds most probable."""
 
     def labels(self, x: Array) -> Ints:
@@ -20,7 +20,7 @@ class Labels(Handle):
         return found
 
 
-class Probabilities(Handle):
+class Probabilities(Candidates):
     """The model answers with the probability of every class, in float64."""
 
     def probabilities(self, x: Array) -> Floats:

@@ -1,4 +1,4 @@
-"""What every adversary has: candidate records, what it knows besides, and shadows of its own."""
+"""What every adversary has: what it knows, and a count of what it asked. Most hold candidate records besides."""
 
 from __future__ import annotations
 
@@ -34,11 +34,12 @@ class Knowledge:
 
     recipe: Recipe | None = None  # how the model was trained
     others: Dataset | None = None  # more records of the same source, none of them a candidate
+    given: str = "the candidate records and their labels"  # what comes with the handle itself, in words
 
     def __str__(self) -> str:
         recipe = "the training recipe" if self.recipe else "not how it was trained"
         others = f", {len(self.others)} other records of the source" if self.others is not None else ""
-        return f"the candidate records and their labels, {recipe}{others}"
+        return f"{self.given}, {recipe}{others}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,18 +52,25 @@ class Lab:
 
 
 class Handle:
-    """What every adversary has: candidate records, knowledge, shadows of its own. Final handles add what may be asked."""
+    """What every adversary has: knowledge, and a count of its questions. Final handles add what may be asked."""
+
+    def __init__(self, *, knowledge: Knowledge, lab: Lab, budget: int | None = None) -> None:
+        self.knowledge = knowledge
+        self.budget = budget  # queries that may be asked in all; None: any number
+        self.queries = 0
+        self._lab = lab
+
+
+class Candidates(Handle):
+    """Candidate records, a model that answers, shadows of one's own: what a membership adversary has."""
 
     def __init__(
         self, records: Dataset, answer: Answer, *, knowledge: Knowledge, lab: Lab, budget: int | None = None
     ) -> None:
+        super().__init__(knowledge=knowledge, lab=lab, budget=budget)
         self.records = records
         self.ids: Ints = np.arange(len(records))
-        self.knowledge = knowledge
-        self.budget = budget  # queries that may be asked in all; None: any number
-        self.queries = 0
         self._answer = answer
-        self._lab = lab
 
     def population(
         self,

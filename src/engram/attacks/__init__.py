@@ -17,13 +17,20 @@ from engram import check
 from engram.types import Attack
 
 ATTACKS = {
+    "bag-of-labels": "engram.attacks.bag_of_labels:BagOfLabels",
     "bavaria": "engram.attacks.bavaria:BaVarIA",
     "confidence": "engram.attacks.thresholds:Confidence",
+    "dager": "engram.attacks.dager:Dager",
+    "deep-leakage": "engram.attacks.deep_leakage:DeepLeakage",
     "entropy": "engram.attacks.thresholds:Entropy",
     "gap": "engram.attacks.gap:Gap",
+    "inverting-gradients": "engram.attacks.inverting_gradients:InvertingGradients",
+    "linear-layer": "engram.attacks.linear_layer:LinearLayer",
     "lira": "engram.attacks.lira:LiRA",
     "modified-entropy": "engram.attacks.thresholds:ModifiedEntropy",
+    "recursive": "engram.attacks.recursive:Recursive",
     "rmia": "engram.attacks.rmia:RMIA",
+    "spear": "engram.attacks.spear:Spear",
 }
 
 

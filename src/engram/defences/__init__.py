@@ -19,9 +19,15 @@ Defence = Callable[[Recipe], Recipe]
 
 DEFENCES = {
     "augmentation": "engram.defences.augmentation:augmentation",
+    "clipped-sharing": "engram.defences.noisy_sharing:clipped_sharing",
     "early-stopping": "engram.defences.early_stopping:early_stopping",
+    "gaussian-sharing": "engram.defences.noisy_sharing:gaussian_sharing",
+    "half-sharing": "engram.defences.coarse_sharing:half_sharing",
+    "int8-sharing": "engram.defences.coarse_sharing:int8_sharing",
     "l2": "engram.defences.l2:l2",
     "label-smoothing": "engram.defences.label_smoothing:label_smoothing",
+    "laplace-sharing": "engram.defences.noisy_sharing:laplace_sharing",
+    "pruned-sharing": "engram.defences.coarse_sharing:pruned_sharing",
     "rounded-outputs": "engram.defences.rounded_outputs:rounded_outputs",
     "top-k-outputs": "engram.defences.top_k_outputs:top_k_outputs",
 }

@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from engram.models.columns import MLP, ColumnFC, TanhFC
     from engram.models.densenet import DenseNet121
-    from engram.models.images import VGG16BN, LabelOnlyCNN, SmallCNN
+    from engram.models.gpt import GPT
+    from engram.models.images import VGG16BN, LabelOnlyCNN, LeNet, SmallCNN
     from engram.models.resnet import ResNet18, ResNet20
     from engram.models.weights import load_weights, strip_prefix
 
 _PLACES = {
     "ColumnFC": "columns",
     "DenseNet121": "densenet",
+    "GPT": "gpt",
     "LabelOnlyCNN": "images",
+    "LeNet": "images",
     "MLP": "columns",
     "ResNet18": "resnet",
     "ResNet20": "resnet",
@@ -27,11 +30,13 @@ _PLACES = {
 }
 
 __all__ = [
+    "GPT",
     "MLP",
     "VGG16BN",
     "ColumnFC",
     "DenseNet121",
     "LabelOnlyCNN",
+    "LeNet",
     "ResNet18",
     "ResNet20",
     "SmallCNN",

@@ -75,6 +75,36 @@ def _pairs(n_in: int, n_out: int, depth: int) -> nn.Sequential:
 
 
 @dataclass(frozen=True)
+class LeNet:
+    """The network of Zhu, Liu, Han: Deep Leakage from Gradients, 2019: three 5 x 5 convolutions of 12 channels, sigmoid.
+
+    Every weight and bias is drawn evenly from -0.5 to 0.5, without which its gradients are too small to match.
+    """
+
+    channels: int = 3
+    size: int = 32
+    classes: int = 10
+    spread: float = 0.5
+
+    def __post_init__(self) -> None:
+        whole(channels=self.channels, classes=self.classes)
+        check.at_least("size", self.size, 4)
+        check.positive("spread", self.spread)
+
+    def __call__(self) -> nn.Module:
+        side = -(-self.size // 4)
+        net = nn.Sequential(
+            nn.Conv2d(self.channels, 12, 5, 2, 2), nn.Sigmoid(),
+            nn.Conv2d(12, 12, 5, 2, 2), nn.Sigmoid(),
+            nn.Conv2d(12, 12, 5, 1, 2), nn.Sigmoid(),
+            nn.Flatten(), nn.Linear(12 * side * side, self.classes),
+        )  # fmt: skip
+        for p in net.parameters():
+            nn.init.uniform_(p, -self.spread, self.spread)
+        return net
+
+
+@dataclass(frozen=True)
 class VGG16BN:
     """Configuration D of Simonyan and Zisserman, Very Deep Convolutional Networks, 2014, with batch normalisation.
 

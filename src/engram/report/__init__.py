@@ -19,6 +19,7 @@ from engram.report.dossier import Dossier, dossier
 from engram.report.exposed import exposed
 from engram.report.opening import head
 from engram.report.page import Safe, document
+from engram.report.recovered import recovered
 from engram.report.scope import questions, threat, untried
 from engram.report.tables import control, findings
 from engram.store import Store
@@ -30,6 +31,7 @@ SECTIONS: tuple[Section, ...] = (
     conclusion,
     questions,
     threat,
+    recovered,
     findings,
     roc,
     histograms,

@@ -12,12 +12,16 @@ HEADLINES = {
     "trace": "This model shows a trace of who was in its training.",
     "nothing": "Nothing was found.",
     "unknown": "Nothing can be said: no attack was measured.",
+    "records": "This update gives away records of the batch behind it.",
+    "no records": "No attack recovered a record from this update.",
 }
 STEPS = {"nothing": "nothing found", "trace": "a trace", "gives away": "gives away who was in it"}
 
 
 def conclusion(told: Dossier) -> Safe:
     """The verdict in words, where it stands between nothing and much, and the rule it came from."""
+    if any(f.metric.startswith("recovered@") for f in told.findings):
+        return _of_records(told)
     rule = Rule()
     found = verdict(told.of_arm(UNDEFENDED), rule)
     steps = [tag("li", STEPS[level], class_="here" if level == found.level else None) for level in LEVELS]
@@ -28,6 +32,30 @@ def conclusion(told: Dossier) -> Safe:
         tag("ol", steps, class_="levels"),
         [tag("p", sentence) for sentence in _because(told, found)],
         tag("p", tag("b", "The rule. "), *rule_in_words(rule, found), class_="rule"),
+        id="verdict",
+    )
+
+
+def _of_records(told: Dossier) -> Safe:
+    """For an update: the attack that recovered most. What is recovered is recovered, so no interval decides this."""
+    shares = [f for f in told.of_arm(UNDEFENDED) if f.metric.startswith("recovered@") and f.value is not None]
+    best = max(shares, key=lambda f: f.value or 0, default=None)
+    headline = "unknown" if best is None else "records" if best.value else "no records"
+    said = (
+        "Every attack of the plan was refused; the reasons are below."
+        if best is None
+        else f"The best attack, {words.of(best)}, recovered {words.percent(best.value or 0)} of "
+        f"{words.count(best.n, 'record')}."
+    )
+    no_proof = (
+        "That no attack of this plan recovered a record is not proof that none could." if headline != "records" else ""
+    )
+    return tag(
+        "section",
+        tag("h2", "Verdict", class_="eyebrow"),
+        tag("p", HEADLINES[headline], class_="verdict"),
+        tag("p", said),
+        tag("p", no_proof) if no_proof else None,
         id="verdict",
     )
 

@@ -76,12 +76,17 @@ class Dossier:
 
     def refused(self) -> list[Finding]:
         """Attacks that were tried and could not be, each with its reason."""
-        return [f for f in self.findings if f.attack and f.metric == "auc" and f.value is None]
+        return [f for f in self.findings if f.attack and f.value is None and _first(f.metric)]
 
     def questions(self) -> set[str]:
         """The questions that some attack of this run was asked to answer, refused ones included."""
         asked = {str(t.about.get("question", "")) for t in self.told}
         return asked | {"membership" for f in self.findings if f.attack and f.metric == "auc"}
+
+
+def _first(metric: str) -> bool:
+    """The metric that stands for an attack as a whole."""
+    return metric == "auc" or metric.startswith("recovered@")
 
 
 def dossier(store: Store, run: int, *, redact: bool = False) -> Dossier:

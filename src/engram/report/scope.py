@@ -8,6 +8,8 @@ from engram.report import words
 from engram.report.dossier import UNDEFENDED, Dossier
 from engram.report.page import Child, Safe, bullets, section, table, tag, terms
 
+WANTS = {"Gradients": "The records behind the update, and their labels."}
+
 
 def questions(told: Dossier) -> Safe:
     """The five questions, and which of them this run asked. A question not asked is a question not answered."""
@@ -49,7 +51,7 @@ def threat(told: Dossier) -> Safe:
                     [tag("span", k[:1].upper() + k[1:] + ".", class_="line") for k in knowledge] or _unmeasured(t),
                 ),
                 ("Asked", _asked(told)),
-                ("Wants", "To say of each candidate record whether the model was trained on it."),
+                ("Wants", WANTS.get(access, "To say of each candidate record whether the model was trained on it.")),
             ],
             class_="facts",
         ),

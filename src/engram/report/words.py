@@ -20,14 +20,28 @@ METRICS = {
     "epsilon": "Epsilon, at least",
     "accuracy_members": "Accuracy on members",
     "accuracy_non_members": "Accuracy on non-members",
+    "labels_right": "Labels right",
+    "tokens_right": "Tokens right",
+    "mse": "Mean squared error",
+    "psnr": "PSNR, dB",
+    "ssim": "SSIM",
+    "certificate": "Certificate",
 }
-PLAIN = {"auc", "auc_shuffled", "epsilon"}  # numbers that are not shares of something
+PLAIN = {
+    "auc",
+    "auc_shuffled",
+    "epsilon",
+    "mse",
+    "psnr",
+    "ssim",
+    "certificate",
+}  # numbers that are not shares of something
 
 ACCESS = {
     "Labels": "The model answers each query with a label, and with nothing else.",
     "Probabilities": "The model answers each query with a probability for every class.",
     "Values": "The model answers each query with its raw outputs.",
-    "Gradients": "The adversary sees gradients of the training loss.",
+    "Gradients": "Nothing is asked: the adversary holds the model and one update that a participant shared.",
     "Weights": "The adversary holds the weights.",
     "Tokens": "The model continues text and tells the probability of each token.",
     "Records": "The adversary searches the training data itself.",

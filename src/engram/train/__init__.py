@@ -5,6 +5,7 @@ from engram.train.losses import CrossEntropy
 from engram.train.optimisers import SGD, Adam, Cosine
 from engram.train.recipe import Fresh, Given, Patience, Recipe
 from engram.train.sampling import Batches, FullBatch
+from engram.train.sharing import Update, shared, summed
 from engram.train.stack import Stack
 from engram.train.steps import Plain
 
@@ -21,6 +22,9 @@ __all__ = [
     "Plain",
     "Recipe",
     "Stack",
+    "Update",
     "fit",
     "fit_many",
+    "shared",
+    "summed",
 ]

@@ -18,6 +18,7 @@ from engram.train.steps import Plain, Step
 
 Build = Callable[[], nn.Module]
 Loss = Callable[[Tensor, Tensor], Tensor]
+Share = Callable[[list[Tensor]], list[Tensor]]
 Optimiser = Adam | SGD
 Sampler = Batches | FullBatch
 
@@ -65,6 +66,7 @@ class Recipe:
     before: tuple[Callable[..., Tensor], ...] = ()  # what is done to the records of a batch, anew each time
     stop: Patience | None = None
     after: tuple[Callable[[Tensor], Tensor], ...] = ()  # what is done to the probabilities before anybody sees them
+    share: tuple[Share, ...] = ()  # what is done to an update before it leaves a participant
 
     def __post_init__(self) -> None:
         if not callable(self.build):
