@@ -162,7 +162,8 @@ def test_an_unfinished_run_is_listed_as_such(say, tmp_path):
 @pytest.mark.parametrize(
     ("first", "second", "expected"),
     [((0.5, 0.6), (0.7, 0.8), True), ((0.7, 0.8), (0.5, 0.6), True), ((0.5, 0.7), (0.7, 0.8), False),
-     ((0.5, 0.9), (0.6, 0.7), False), ((0.5, None), (0.7, 0.8), None), ((0.5, 0.6), None, None)],
+     ((0.7, 0.8), (0.5, 0.7), False), ((0.5, 0.9), (0.6, 0.7), False), ((0.5, None), (0.7, 0.8), None),
+     ((0.5, 0.6), None, None)],
 )  # fmt: skip
 def test_intervals_are_apart_where_they_share_nothing(first, second, expected):
     a, b = (None if ends is None else Finding("auc", 0.5, *ends, n=9) for ends in (first, second))
