@@ -14,6 +14,7 @@ import pytest
 from cli.conftest import COMMAND, ENVIRONMENT, QUICK
 
 import engram.cli
+from engram.access import IMPLIES
 from engram.attacks import ATTACKS
 from engram.cli import COMMANDS, asking
 from engram.cli.compare import apart
@@ -124,7 +125,8 @@ def test_the_lists_name_everything(say):
     attacks, defences = one_object(say("attacks", "--json")), one_object(say("defences", "--json"))
     assert {a["name"] for a in attacks["attacks"]} == set(ATTACKS)
     assert {d["name"] for d in defences["defences"]} == set(DEFENCES)
-    assert all(a["asks"] in ("Labels", "Probabilities") and a["paper"] and a["what"] for a in attacks["attacks"])
+    handles = {kind.__name__ for kind in IMPLIES}
+    assert all(a["asks"] in handles and a["paper"] and a["what"] for a in attacks["attacks"])
     lira = next(a for a in attacks["attacks"] if a["name"] == "lira")
     assert lira["knobs"] == {"shadows": 64, "mode": "online", "variance": "record", "views": ["as is"]}
     text = say("attacks").out
