@@ -27,6 +27,7 @@ DEFENCES = {
     "l2": "engram.defences.l2:l2",
     "label-smoothing": "engram.defences.label_smoothing:label_smoothing",
     "laplace-sharing": "engram.defences.noisy_sharing:laplace_sharing",
+    "private": "engram.defences.private:private",
     "pruned-sharing": "engram.defences.coarse_sharing:pruned_sharing",
     "rounded-outputs": "engram.defences.rounded_outputs:rounded_outputs",
     "top-k-outputs": "engram.defences.top_k_outputs:top_k_outputs",
