@@ -140,6 +140,18 @@ def test_bad_budgets_are_refused():
         Filter(1.0, 1e-5).spend(STEP, -1)
 
 
+def test_each_watched_order_has_its_share_of_delta():
+    """Which order survives may depend on the answers, so together they may claim no more than delta."""
+    one, two = Filter(3.0, 1e-5, orders=(5.0,)), Filter(3.0, 1e-5, orders=(5.0, 5.0))
+    room = [
+        3.0 - (math.log(4 / 5) - (math.log(1e-5 / n) + math.log(5)) / 4) for n in (1, 2)
+    ]  # Balle et al., Theorem 21
+    noises = [math.sqrt(5 / 2 / r) for r in room]  # one Gaussian answer of this noise fills it
+    for budget, noise in zip((one, two), noises, strict=True):
+        assert budget.fits(Gaussian(noise * 1.0001))
+        assert not budget.fits(Gaussian(noise * 0.9999))
+
+
 def test_the_order_suits_gaussians():
     order = best_order(1.0, 1e-5)
     allowed = lambda a: 1.0 - (math.log((a - 1) / a) - (math.log(1e-5) + math.log(a)) / (a - 1))  # noqa: E731

@@ -67,7 +67,8 @@ def _least_delta(k: Ints, noise: float, rate: float, interval: float) -> Floats:
     eps = k * interval
     below = np.exp(log_p[:-1]) - np.exp(eps + log_q[:-1])
     above = np.exp(log_p[1:]) - np.exp(eps + log_q[1:])
-    return np.maximum(0.0, np.minimum(below, above))
+    least: Floats = np.maximum(0.0, np.minimum(below, above))
+    return least
 
 
 def _tests(losses: Floats, noise: float, rate: float) -> tuple[Floats, Floats]:
