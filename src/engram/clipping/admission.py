@@ -1,0 +1,123 @@
+"""What is refused before training, by name: models and optimisers whose steps could not be made private."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import Parameter
+
+from engram.clipping.layers import Layer, direct, play_of
+from engram.clipping.replay import replayed
+from engram.clipping.tape import NotPrivate, Tape
+
+
+def layers_of(model: nn.Module, tape: Tape) -> list[Layer]:
+    """Every module that uses parameters, ready to take them record by record."""
+    for name, module in model.named_modules():
+        _refuse(name or "the model", module)
+    found: list[Layer] = []
+    _walk(model, "", tape, found, set())
+    return found
+
+
+def _walk(module: nn.Module, name: str, tape: Tape, found: list[Layer], known: set[int]) -> None:
+    if id(module) in known:
+        return
+    known.add(id(module))
+    if direct(module) or hasattr(module, "parametrizations"):
+        if isinstance(module.__dict__.get("forward"), Layer):
+            raise ValueError("the model is private already; call release() on the first before making another")
+        found.append(Layer(len(found), name or "the model", module, tape, play_of(module) or replayed))
+    for child, below in module.named_children():
+        if not isinstance(below, nn.ParameterList | nn.ParameterDict):
+            _walk(below, f"{name}.{child}" if name else child, tape, found, known)
+
+
+def _refuse(name: str, module: nn.Module) -> None:
+    reason = _reason(module)
+    if reason:
+        raise NotPrivate(f"{name} is a {type(module).__name__}, {reason}")
+
+
+def _reason(module: nn.Module) -> str:
+    if isinstance(module, nn.modules.batchnorm._BatchNorm):
+        return "which mixes the records of a batch; replace it with GroupNorm"
+    if isinstance(module, nn.modules.instancenorm._InstanceNorm) and module.track_running_stats:
+        return "which keeps statistics of the records without noise; set track_running_stats=False"
+    if isinstance(module, nn.RNNBase):
+        return "whose fused kernel gives no gradient per record; build it from LSTMCell, GRUCell or RNNCell"
+    if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.max_norm is not None:
+        return "which changes its weights in the forward pass (max_norm); set max_norm=None"
+    if isinstance(module, nn.Embedding | nn.EmbeddingBag) and (module.sparse or module.scale_grad_by_freq):
+        return "with sparse or frequency-scaled gradients; set sparse=False and scale_grad_by_freq=False"
+    if any(isinstance(p, nn.parameter.UninitializedTensorMixin) for p in module._parameters.values()):
+        return "whose parameters have no shape yet; run the model once first"
+    if any(type(p.data).__name__ == "DTensor" or type(p).__name__ == "DTensor" for p in _present(module)):
+        return "whose parameters are split between devices (FSDP); keep them whole, or use DistributedDataParallel"
+    return ""
+
+
+def _present(module: nn.Module) -> list[Parameter]:
+    return [p for p in module._parameters.values() if p is not None]
+
+
+def check_optimiser(model: nn.Module, optimiser: torch.optim.Optimizer) -> None:
+    """The optimiser must move the model's trainable parameters and nothing else."""
+    if isinstance(optimiser, torch.optim.LBFGS):
+        raise TypeError("expected an optimiser that takes one gradient a step, got LBFGS; use SGD, Adam or AdamW")
+    names = {id(p): name for name, p in model.named_parameters()}
+    held = {id(p) for group in optimiser.param_groups for p in group["params"]}
+    strangers = len(held - set(names))
+    if strangers:
+        raise ValueError(
+            f"the optimiser must hold parameters of the model only, got {strangers} of another; "
+            "make it from model.parameters()"
+        )
+    left_out = [name for p, name in names.items() if p not in held and model.get_parameter(name).requires_grad]
+    if left_out:
+        raise ValueError(
+            f"the optimiser must hold every trainable parameter, {left_out[0]} is missing ({len(left_out)} in all); "
+            "freeze it or hand it to the optimiser"
+        )
+
+
+def check_device(model: nn.Module) -> torch.device:
+    devices = {p.device for p in model.parameters()}
+    if len(devices) != 1:
+        raise ValueError(f"the model must lie on one device, got {sorted(map(str, devices)) or 'no parameters'}")
+    return devices.pop()
+
+
+def check_loss(loss: Tensor, records: int | None) -> Tensor:
+    if not isinstance(loss, Tensor) or not loss.is_floating_point():
+        raise TypeError(f"loss must be a tensor with one number a record, got {getattr(loss, 'dtype', type(loss).__name__)}")
+    if loss.ndim != 1 or (records is not None and len(loss) != records):
+        wanted = "[record]" if records is None else f"({records},)"
+        raise ValueError(
+            f"loss must have one number a record, shape {wanted}, got {tuple(loss.shape)}; "
+            "use reduction='none' and average within each record, not over the batch"
+        )
+    if len(loss) and not loss.requires_grad:
+        raise ValueError("loss must depend on a trainable parameter, got one that needs no gradient; unfreeze one")
+    return loss
+
+
+def shared(model: nn.Module) -> frozenset[int]:
+    """Parameters that several modules hold."""
+    counts = Counter(id(p) for module in model.modules() for p in _present(module))
+    return frozenset(p for p, count in counts.items() if count > 1)
+
+
+def groups_of(model: nn.Module, trainable: list[Parameter]) -> dict[Parameter, int]:
+    """The first module that holds each trainable parameter, numbered."""
+    wanted: dict[Any, None] = dict.fromkeys(trainable)
+    found: dict[Parameter, int] = {}
+    count = 0
+    for module in model.modules():
+        own = [p for p in _present(module) if p in wanted and p not in found]
+        found.update(dict.fromkeys(own, count))
+        count += bool(own)
+    return found
