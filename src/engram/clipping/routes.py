@@ -30,6 +30,7 @@ class Routes:
 
     choice: Choice = "measured"
     chosen: dict[Key, Route] = field(default_factory=dict)
+    seconds: dict[Key, dict[Route, float]] = field(default_factory=dict)  # what was measured, for whoever asks why
 
     def of(self, left: Tensor, right: Tensor, may_keep: bool) -> Route:
         positions, m, n = left.shape[1], left.shape[2], right.shape[2]
@@ -42,7 +43,9 @@ class Routes:
             return "kept" if keeps else "gram" if positions * (m + n) <= 2 * m * n else "instantiated"
         key = (positions.bit_length(), m, n, keeps, left.dtype, left.device.type)
         if key not in self.chosen:
-            self.chosen[key] = _fastest(_candidates(left, right, keeps), left, right)
+            candidates = _candidates(left, right, keeps)
+            self.seconds[key] = {route: _seconds(_work(route, left, right), left.device) for route in candidates}
+            self.chosen[key] = min(candidates, key=self.seconds[key].__getitem__)
         return self.chosen[key]
 
 
@@ -61,12 +64,6 @@ def _candidates(left: Tensor, right: Tensor, keeps: bool) -> list[Route]:
     if made <= HOPELESS * gram:
         found.append("instantiated")
     return [*found, "kept"] if keeps else found
-
-
-def _fastest(candidates: list[Route], left: Tensor, right: Tensor) -> Route:
-    if len(candidates) == 1:
-        return candidates[0]
-    return min(candidates, key=lambda route: _seconds(_work(route, left, right), left.device))
 
 
 def _work(route: Route, left: Tensor, right: Tensor) -> Callable[[], object]:
