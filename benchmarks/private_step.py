@@ -18,6 +18,7 @@ import json
 import statistics
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -26,7 +27,11 @@ from torch import nn
 
 import engram
 
-SIZES = {"gpt2": (768, 12, 12, 50257), "small": (256, 4, 4, 8192), "tiny": (32, 2, 2, 101)}  # width, depth, heads, words
+SIZES = {
+    "gpt2": (768, 12, 12, 50257),
+    "small": (256, 4, 4, 8192),
+    "tiny": (32, 2, 2, 101),
+}  # width, depth, heads, words
 OURS = ("book-keeping", "ghost")
 PEERS = ("opacus hooks", "opacus ghost")
 CLIP, NOISE, RATE = 0.1, 1.0, 1e-4
@@ -115,7 +120,13 @@ class Arm:
         self.step = getattr(self, "_" + name.replace(" ", "_").replace("-", "_"))
         if name in OURS:
             self.private = engram.private(
-                self.model, self.optimiser, noise_multiplier=NOISE, clip_norm=CLIP, expected_batch=batch, rate=RATE, mode=name
+                self.model,
+                self.optimiser,
+                noise_multiplier=NOISE,
+                clip_norm=CLIP,
+                expected_batch=batch,
+                rate=RATE,
+                mode=name,
             )
         elif name == "opacus hooks":
             from opacus.grad_sample import GradSampleModule
@@ -123,7 +134,11 @@ class Arm:
 
             self.model = GradSampleModule(self.model, loss_reduction="sum")
             self.optimiser = DPOptimizer(
-                self.optimiser, noise_multiplier=NOISE, max_grad_norm=CLIP, expected_batch_size=batch, loss_reduction="sum"
+                self.optimiser,
+                noise_multiplier=NOISE,
+                max_grad_norm=CLIP,
+                expected_batch_size=batch,
+                loss_reduction="sum",
             )
         elif name == "opacus ghost":
             from opacus.grad_sample import GradSampleModuleFastGradientClipping
@@ -133,7 +148,11 @@ class Arm:
                 self.model, loss_reduction="sum", max_grad_norm=CLIP, use_ghost_clipping=True
             )
             self.optimiser = DPOptimizerFastGradientClipping(
-                self.optimiser, noise_multiplier=NOISE, max_grad_norm=CLIP, expected_batch_size=batch, loss_reduction="sum"
+                self.optimiser,
+                noise_multiplier=NOISE,
+                max_grad_norm=CLIP,
+                expected_batch_size=batch,
+                loss_reduction="sum",
             )
 
     def forward(self):
@@ -193,7 +212,9 @@ def reference_norms(args, batch, length, device, precision, count):
     for i in range(min(count, batch)):
         model.zero_grad(set_to_none=True)
         losses(model(arm.ids[i : i + 1]), arm.ids[i : i + 1]).sum().backward()
-        found.append(torch.stack([p.grad.square().sum() for p in model.parameters() if p.grad is not None]).sum().sqrt())
+        found.append(
+            torch.stack([p.grad.square().sum() for p in model.parameters() if p.grad is not None]).sum().sqrt()
+        )
     return torch.stack(found)
 
 
@@ -207,7 +228,7 @@ def checked(args, batch, length, device, precision):
     arm.private = exact(arm.model, arm.optimiser, noise_multiplier=0, clip_norm=float("inf"), expected_batch=1)
     arm.private.backward(arm.forward())
     norms = arm.private.norms[: len(expected), 0]
-    gathered = {p: v.clone() for p, v in arm.private._totals.views(arm.private._sum()).items()}
+    gathered = {p: v.clone() for p, v in arm.private._batch.totals.views(arm.private._batch.total()).items()}
     arm.private.zero_grad()
     arm.private.release()
     arm.forward().sum().backward()
@@ -221,13 +242,19 @@ def kernels_checked(device):
     from engram.clipping import kernels, products
 
     for dtype in (torch.float32, torch.bfloat16):
-        for batch, positions, m, n in ((3, 5, 7, 9), (2, 64, 32, 33), (4, 100, 768, 50257), (16, 256, 768, 2304), (4, 1024, 768, 768)):
+        for batch, positions, m, n in (
+            (3, 5, 7, 9),
+            (2, 64, 32, 33),
+            (4, 100, 768, 50257),
+            (16, 256, 768, 2304),
+            (4, 1024, 768, 768),
+        ):
             left = torch.randn(batch, positions, m, device=device).to(dtype)
             right = torch.randn(batch, positions, n, device=device).to(dtype)
             wide = products.gram(left.double(), right.double())
             told = kernels.gram_squares(left, right)
             error = float((told / wide - 1).abs().max())
-            fused, plain = (timed(lambda f=f: f(left, right), device) for f in (kernels.gram_squares, products.gram))
+            fused, plain = (timed(partial(f, left, right), device) for f in (kernels.gram_squares, products.gram))
             print(
                 f"gram {dtype} {batch}x{positions} {m}x{n}: error {error:.1e}, fused {fused:.3f} ms, torch {plain:.3f} ms"
                 f"{'' if error < (5e-3 if torch.backends.cuda.matmul.allow_tf32 else 1e-5) else '  WRONG'}",
@@ -276,9 +303,11 @@ def measured(names, args, batch, length, device, precision):
             arms[name] = Arm(name, args, batch, length, device, precision)
             for _ in range(args.warm_up):
                 arms[name].step()
-        except Exception as error:  # noqa: BLE001  a peer may fail in any way; the table says so
+        except Exception as error:  # a peer may fail in any way; the table says so
             arms.pop(name, None)
-            print(f"{name} failed at {batch}x{length} {precision}: {type(error).__name__}: {str(error)[:200]}", flush=True)
+            print(
+                f"{name} failed at {batch}x{length} {precision}: {type(error).__name__}: {str(error)[:200]}", flush=True
+            )
             if name in OURS or name == "plain":
                 raise
         cleared(device)
@@ -305,7 +334,10 @@ def profiled(arms, device):
             arms[name].step()
             synchronised(device)
         order = "self_device_time_total" if device.type == "cuda" else "self_cpu_time_total"
-        print(f"--- {name}\n" + seen.key_averages().table(sort_by=order, row_limit=25, max_name_column_width=70), flush=True)
+        print(
+            f"--- {name}\n" + seen.key_averages().table(sort_by=order, row_limit=25, max_name_column_width=70),
+            flush=True,
+        )
     routes = arms["book-keeping"].private.tape.routes
     for key, seconds in routes.seconds.items():
         told = ", ".join(f"{route} {1e3 * s:.3f}" for route, s in seconds.items())
@@ -322,7 +354,9 @@ def row(args, cell, name, spent, room, versions):
 
 def table(rows):
     """Ours beside the ordinary step and beside each peer."""
-    lines = [f"{'shape':>9} {'numbers':>8} {'tied':>5}  {'arm':14} {'ms':>9} {'GiB':>7} {'x plain':>8} {'GiB x':>6} {'peer ghost / it':>16}"]
+    lines = [
+        f"{'shape':>9} {'numbers':>8} {'tied':>5}  {'arm':14} {'ms':>9} {'GiB':>7} {'x plain':>8} {'GiB x':>6} {'peer/it':>9}"
+    ]
     cells = {}
     for r in rows:
         cells.setdefault((r["shape"], r["precision"], r["tied"]), {})[r["arm"]] = r
@@ -331,15 +365,19 @@ def table(rows):
         for name, r in arms.items():
             gib = f"{r['gib']:7.2f}" if r["gib"] is not None else "      -"
             more = f"{r['gib'] / plain['gib']:6.2f}" if r["gib"] is not None else "     -"
-            peer = f"{ghost['ms'] / r['ms']:16.2f}" if ghost else "               -"
+            peer = f"{ghost['ms'] / r['ms']:9.2f}" if ghost else "        -"
             lines.append(
-                f"{shape:>9} {precision:>8} {tied!s:>5}  {name:14} {r['ms']:9.2f} {gib} {r['ms'] / plain['ms']:8.2f} {more} {peer}"
+                f"{shape:>9} {precision:>8} {tied!s:>5}  {name:14} {r['ms']:9.2f} {gib} "
+                f"{r['ms'] / plain['ms']:8.2f} {more} {peer}"
             )
     return "\n".join(lines)
 
 
 def versions(device):
-    told = {"torch": torch.__version__, "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"}
+    told = {
+        "torch": torch.__version__,
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+    }
     told["threads"] = torch.get_num_threads()
     with contextlib.suppress(ImportError):
         import opacus
@@ -352,11 +390,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--shapes", default="16x256,16x1024,64x100")
-    parser.add_argument("--precisions", default=None, help="float32, tf32, bf16; default: tf32,bf16 on a GPU, else float32")
+    parser.add_argument(
+        "--precisions", default=None, help="float32, tf32, bf16; default: tf32,bf16 on a GPU, else float32"
+    )
     parser.add_argument("--model", choices=("own", "transformers"), default="own")
     parser.add_argument("--size", choices=tuple(SIZES), default="gpt2")
     parser.add_argument("--tied", action="store_true")
-    parser.add_argument("--arms", default=None, help="a comma list of: plain, book-keeping, ghost, opacus hooks, opacus ghost")
+    parser.add_argument(
+        "--arms", default=None, help="a comma list of: plain, book-keeping, ghost, opacus hooks, opacus ghost"
+    )
     parser.add_argument("--repeats", type=int, default=30)
     parser.add_argument("--warm-up", type=int, default=5)
     parser.add_argument("--budget", type=float, default=450, help="seconds after which no cell is begun")

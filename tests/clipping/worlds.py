@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 
-def per_record(model, x, loss, parameters=None):
+def per_record(model, x, loss):
     """A backward pass for each record, in float64: the list of gradients of each, {name: [record, *parameter]}."""
     model = copy.deepcopy(model).double()
     named = {n: p for n, p in model.named_parameters() if p.requires_grad}

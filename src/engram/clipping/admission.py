@@ -53,7 +53,7 @@ def _reason(module: nn.Module) -> str:
         return "which changes its weights in the forward pass (max_norm); set max_norm=None"
     if isinstance(module, nn.Embedding | nn.EmbeddingBag) and (module.sparse or module.scale_grad_by_freq):
         return "with sparse or frequency-scaled gradients; set sparse=False and scale_grad_by_freq=False"
-    if any(isinstance(p, nn.parameter.UninitializedTensorMixin) for p in module._parameters.values()):
+    if any(isinstance(p, nn.UninitializedParameter) for p in module._parameters.values()):
         return "whose parameters have no shape yet; run the model once first"
     if any(type(p.data).__name__ == "DTensor" or type(p).__name__ == "DTensor" for p in _present(module)):
         return "whose parameters are split between devices (FSDP); keep them whole, or use DistributedDataParallel"
@@ -93,7 +93,9 @@ def check_device(model: nn.Module) -> torch.device:
 
 def check_loss(loss: Tensor, records: int | None) -> Tensor:
     if not isinstance(loss, Tensor) or not loss.is_floating_point():
-        raise TypeError(f"loss must be a tensor with one number a record, got {getattr(loss, 'dtype', type(loss).__name__)}")
+        raise TypeError(
+            f"loss must be a tensor with one number a record, got {getattr(loss, 'dtype', type(loss).__name__)}"
+        )
     if loss.ndim != 1 or (records is not None and len(loss) != records):
         wanted = "[record]" if records is None else f"({records},)"
         raise ValueError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import math
 from typing import Any, Protocol
 
 from engram.accounting.events import Composed, Event, Gaussian, PoissonSampled
@@ -10,7 +12,7 @@ from engram.accounting.events import Composed, Event, Gaussian, PoissonSampled
 class Budget(Protocol):
     """Counts steps before they are taken. `spend` raises instead of letting a step through that would overrun."""
 
-    def spend(self, event: Any) -> None: ...
+    def spend(self, event: Any, count: int = 1) -> None: ...
 
     def epsilon(self, delta: float) -> float: ...
 
@@ -41,3 +43,18 @@ class Ledger:
 
     def told(self) -> list[list[float | None]]:
         return [[noise, rate, count] for (noise, rate), count in self.counts.items()]
+
+
+def limited(epsilon: float, delta: float, plan: Event) -> Budget:
+    """A budget that refuses the step which would overrun (epsilon, delta), made for many steps like `plan`."""
+    made: Budget = importlib.import_module("engram.accounting.filters").Filter(epsilon, delta, plan=plan)
+    return made
+
+
+def price(ledger: Ledger, delta: float) -> float:
+    """The epsilon of the steps taken."""
+    if not ledger.steps:
+        return 0.0
+    if any(noise == 0 for noise, _ in ledger.counts):
+        return math.inf
+    return float(importlib.import_module("engram.accounting").epsilon(ledger.event(), delta))

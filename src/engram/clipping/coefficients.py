@@ -27,7 +27,9 @@ def gathered(norms: Sequence[Norms], groups: Sequence[int], count: int) -> tuple
     """Squared norms of each group of parameters, and the largest they may be: [record, group] each, float64."""
     squares = torch.stack([part.squares.double() for part in norms], 1)
     slack = [part.slack.double() for part in norms if part.slack is not None]
-    owner = torch.tensor([g for g, part in zip(groups, norms, strict=True) if part.slack is not None], dtype=torch.int64)
+    owner = torch.tensor(
+        [g for g, part in zip(groups, norms, strict=True) if part.slack is not None], dtype=torch.int64
+    )
     exact = _by_group(squares, torch.tensor(groups), count)
     if not slack:
         return exact, exact

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from engram.clipping.layers import Layer
 
 
-def narrowed(x: Tensor, *others: Tensor | None) -> list[Tensor | None]:
+def narrowed(x: Tensor, *others: Tensor | None) -> list[Any]:
     """What autocast would do to the inputs of a matrix product."""
     if not torch.is_autocast_enabled(x.device.type):
         return [x, *others]
@@ -28,7 +28,6 @@ class Linear(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, layer: Layer, turned: bool) -> Tensor:
         x_, weight_, bias = narrowed(x, weight, bias)
-        assert x_ is not None and weight_ is not None
         ctx.save_for_backward(x_, weight_)
         ctx.layer, ctx.turned = layer, turned
         return F.linear(x_, weight_.T if turned else weight_, bias)
@@ -59,7 +58,7 @@ class Embedding(Function):
 class LayerNorm(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, layer: Layer) -> Tensor:
-        module = layer.module
+        module: Any = layer.module
         if torch.is_autocast_enabled(x.device.type):
             x = x.float()
         out, mean, scale = torch.native_layer_norm(x, module.normalized_shape, weight, bias, module.eps)
@@ -109,7 +108,6 @@ class Convolution(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, layer: Layer, shape: Any) -> Tensor:
         x_, weight_, bias = narrowed(x, weight, bias)
-        assert x_ is not None and weight_ is not None
         ctx.save_for_backward(x_, weight_)
         ctx.layer, ctx.shape = layer, shape
         return torch.convolution(x_, weight_, bias, *shape)
@@ -129,3 +127,10 @@ def convolution_gradient(g: Tensor, x: Tensor, weight: Tensor, shape: Any, which
     mask = [which == 0, which == 1, False]
     made: Tensor = torch.ops.aten.convolution_backward(g, x, weight, None, *shape, mask)[which]
     return made
+
+
+linear: Any = Linear.apply
+embedding: Any = Embedding.apply
+layer_norm: Any = LayerNorm.apply
+scale: Any = Scale.apply
+convolution: Any = Convolution.apply

@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def gram_squares(left: Tensor, right: Tensor) -> Tensor:
-    """sum_{s,t} <l_s, l_t> <r_s, r_t> of each record, by tiles of positions; only tiles on and below the diagonal are made."""
+    """sum_{s,t} <l_s, l_t> <r_s, r_t> of each record, by tiles of positions on and below the diagonal."""
     left, right = left.contiguous(), right.contiguous()
     records, positions = left.shape[:2]
     block = 32 if positions <= 64 else 64 if positions <= 512 else 128

@@ -27,7 +27,8 @@ class Layer:
     """One module of a private model."""
 
     def __init__(self, index: int, name: str, module: nn.Module, tape: Tape, play: Any) -> None:
-        self.index, self.name, self.module, self.tape, self.play = index, name, module, tape, play
+        self.index, self.name, self.tape, self.play = index, name, tape, play
+        self.module: Any = module
         self.ordinary = module.forward
         module.forward = self
 
@@ -107,13 +108,13 @@ class Layer:
         ids, g = ids.flatten(1) if ids.ndim > 1 else ids[:, None], g.reshape(len(g), -1, g.shape[-1])
         padding = self.module.padding_idx
         height = self.module.num_embeddings
-        self.take(self.module.weight, lambda: Rows(ids, padded_to_zero(ids, g, padding), height))  # type: ignore[arg-type]
+        self.take(self.module.weight, lambda: Rows(ids, padded_to_zero(ids, g, padding), height))
 
     def layer_norm(self, x: Tensor, g: Tensor, mean: Tensor, scale: Tensor) -> None:
         if not self.tape.admit(self.name, g):
             return
         weight, bias = self.module.weight, self.module.bias
-        if x.is_cuda and weight is not None and weight.requires_grad and len(self.module.normalized_shape) == 1:  # type: ignore[arg-type]
+        if x.is_cuda and weight is not None and weight.requires_grad and len(self.module.normalized_shape) == 1:
             of_weight, of_bias = kernels.layer_norm_sums(x, g, mean, scale)
             self.take(weight, lambda: Kept(of_weight))
             self.take(bias, lambda: Kept(of_bias))
@@ -123,7 +124,7 @@ class Layer:
 
     def scale(self, x: Tensor, g: Tensor, dimension: int) -> None:
         if self.tape.admit(self.name, g):
-            over = [d for d in range(1, g.ndim) if not 0 <= d - dimension % g.ndim < self.module.weight.ndim]  # type: ignore[union-attr]
+            over = [d for d in range(1, g.ndim) if not 0 <= d - dimension % g.ndim < self.module.weight.ndim]
             self.take(self.module.weight, lambda: Kept((x * g).sum(over) if over else x * g))
             self.take(getattr(self.module, "bias", None), lambda: Kept(g.sum(over) if over else g))
 
@@ -168,46 +169,46 @@ def _over_positions(values: Tensor, parameter: Any) -> Tensor:
 
 
 def _linear(layer: Layer, x: Tensor) -> Tensor:
-    out: Tensor = functions.Linear.apply(layer.batched(x), layer.module.weight, layer.module.bias, layer, False)
+    out: Tensor = functions.linear(layer.batched(x), layer.module.weight, layer.module.bias, layer, False)
     return out
 
 
 def _turned(layer: Layer, x: Tensor) -> Tensor:
-    out: Tensor = functions.Linear.apply(layer.batched(x), layer.module.weight, layer.module.bias, layer, True)
+    out: Tensor = functions.linear(layer.batched(x), layer.module.weight, layer.module.bias, layer, True)
     return out
 
 
 def _embedding(layer: Layer, ids: Tensor) -> Tensor:
-    out: Tensor = functions.Embedding.apply(layer.batched(ids), layer.module.weight, layer)
+    out: Tensor = functions.embedding(layer.batched(ids), layer.module.weight, layer)
     return out
 
 
 def _layer_norm(layer: Layer, x: Tensor) -> Tensor:
-    out: Tensor = functions.LayerNorm.apply(layer.batched(x), layer.module.weight, layer.module.bias, layer)
+    out: Tensor = functions.layer_norm(layer.batched(x), layer.module.weight, layer.module.bias, layer)
     return out
 
 
 def _rms_norm(layer: Layer, x: Tensor) -> Tensor:
     module, x = layer.module, layer.batched(x)
-    normal = F.rms_norm(x, module.normalized_shape, None, module.eps)  # type: ignore[arg-type]
-    return _scaled(layer, normal, -module.weight.ndim)  # type: ignore[union-attr, operator]
+    normal = F.rms_norm(x, module.normalized_shape, None, module.eps)
+    return _scaled(layer, normal, -module.weight.ndim)
 
 
 def _transformers_rms_norm(layer: Layer, x: Tensor) -> Tensor:
     x = layer.batched(x)
     wide = x.float()
-    normal = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + layer.module.variance_epsilon)  # type: ignore[operator]
+    normal = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + layer.module.variance_epsilon)
     return _scaled(layer, normal.to(x.dtype), -1)
 
 
 def _group_norm(layer: Layer, x: Tensor) -> Tensor:
     module = layer.module
-    return _scaled(layer, F.group_norm(layer.batched(x), module.num_groups, None, None, module.eps), 1)  # type: ignore[arg-type]
+    return _scaled(layer, F.group_norm(layer.batched(x), module.num_groups, None, None, module.eps), 1)
 
 
 def _scaled(layer: Layer, normal: Tensor, dimension: int) -> Tensor:
     module = layer.module
-    out: Tensor = functions.Scale.apply(normal, module.weight, getattr(module, "bias", None), layer, dimension)
+    out: Tensor = functions.scale(normal, module.weight, getattr(module, "bias", None), layer, dimension)
     return out
 
 
@@ -220,7 +221,7 @@ def _convolution(layer: Layer, x: Tensor) -> Tensor:
     elif isinstance(padding, str):
         x, padding = F.pad(x, module._reversed_padding_repeated_twice), (0,) * dimensions
     shape = (module.stride, padding, module.dilation, False, (0,) * dimensions, module.groups)
-    out: Tensor = functions.Convolution.apply(x, module.weight, module.bias, layer, shape)
+    out: Tensor = functions.convolution(x, module.weight, module.bias, layer, shape)
     return out
 
 
@@ -246,7 +247,11 @@ def play_of(module: nn.Module) -> Play | None:
     kind_of = type(module)
     if kind_of.__name__ == "Conv1D" and kind_of.__module__ == "transformers.pytorch_utils":
         return _turned
-    if kind_of.__name__.endswith("RMSNorm") and kind_of.__module__.startswith("transformers.") and _is_plain_rms(module):
+    if (
+        kind_of.__name__.endswith("RMSNorm")
+        and kind_of.__module__.startswith("transformers.")
+        and _is_plain_rms(module)
+    ):
         return _transformers_rms_norm
     return None
 

@@ -35,7 +35,7 @@ class Piece(Protocol):
     def norms(self) -> Norms: ...
 
     def add_to(self, total: Tensor, weights: Tensor) -> None:
-        """Adds the sum over records of weights[record] times the gradient of the record. `total` has the parameter's shape."""
+        """Adds the sum over records of weights[record] times the record's gradient; `total` is shaped as the parameter."""
         ...
 
     def dense(self, rows: slice) -> Tensor:
@@ -90,7 +90,8 @@ class Outer:
     def _gram(self) -> Norms:
         positions = self.left.shape[1]
         made = [
-            products.gram(self.left[rows], self.right[rows]) for rows in blocks(len(self.left), 2 * positions * positions)
+            products.gram(self.left[rows], self.right[rows])
+            for rows in blocks(len(self.left), 2 * positions * positions)
         ]
         return Norms(torch.cat(made), products.gram_slack(self.left, self.right))
 
@@ -193,7 +194,9 @@ def _summed(pieces: Sequence[Piece], shape: torch.Size) -> Norms:
     records = _records(pieces[0])
     made = []
     for rows in blocks(records, shape.numel()):
-        whole = sum((piece.dense(rows).flatten(1).float() for piece in pieces[1:]), pieces[0].dense(rows).flatten(1).float())
+        whole = sum(
+            (piece.dense(rows).flatten(1).float() for piece in pieces[1:]), pieces[0].dense(rows).flatten(1).float()
+        )
         made.append(products.squares(whole))
     return Norms(torch.cat(made))
 
@@ -213,5 +216,3 @@ def _records(piece: Piece) -> int:
 
 def padded_to_zero(ids: Tensor, right: Tensor, padding: int | None) -> Tensor:
     return right if padding is None else right.masked_fill((ids == padding)[..., None], 0)
-
-

@@ -11,18 +11,21 @@ import functools
 import torch
 from torch import Tensor
 
-HALVED = 512  # from this many positions on, a Gram matrix is made of halves: it is symmetric, so a quarter is not needed
+HALVED = (
+    512  # from this many positions on, a Gram matrix is made of halves: it is symmetric, so a quarter is not needed
+)
 ROUNDING = {torch.float64: 2.0**-53, torch.float32: 2.0**-24}
 
 
 def squares(values: Tensor) -> Tensor:
     """Sum of squares of each line of [record, number]."""
     if values.is_cuda:
-        return torch.linalg.vector_norm(values, dim=1, dtype=_wide(values.dtype)).square()  # a tree of sums already
+        norms: Tensor = torch.linalg.vector_norm(values, dim=1, dtype=_wide(values.dtype))  # a tree of sums already
+        return norms.square()
     wide = values.to(_wide(values.dtype))
     lines = 1024
     whole = wide.shape[1] // lines * lines
-    body = wide[:, :whole].unflatten(1, (-1, lines)).square().sum(2).sum(1, dtype=torch.float64)
+    body: Tensor = wide[:, :whole].reshape(len(wide), -1, lines).square().sum(2).sum(1, dtype=torch.float64)
     return body + wide[:, whole:].square().sum(1, dtype=torch.float64)
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn import Parameter
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from engram.clipping.layers import Layer
@@ -36,7 +37,7 @@ def replayed(layer: Layer, *args: Any, **kwargs: Any) -> Any:
     named = {name: p for name, p in layer.module.named_parameters() if p.requires_grad}
     call = Call(layer, flat, spec, records, named)
     inputs = [leaf for leaf in flat if isinstance(leaf, Tensor)]
-    outputs = _Replayed.apply(call, len(inputs), *inputs, *named.values())
+    outputs = _replayed(call, len(inputs), *inputs, *named.values())
     return tree_unflatten(_filled(call.answer, list(outputs)), call.answer_spec)
 
 
@@ -79,7 +80,7 @@ class Call:
 
         def single(*one_and_gs: Tensor) -> dict[str, Tensor]:
             one, own = one_and_gs[: len(given)], one_and_gs[len(given) :]
-            _, back = torch.func.vjp(lambda parameters: answers(parameters, *one), values)
+            back = torch.func.vjp(lambda parameters: answers(parameters, *one), values)[1]
             made: dict[str, Tensor] = back([g[None] for g in own])[0]
             return made
 
@@ -107,7 +108,8 @@ class Call:
 
     def _by_record(self, work: Any, places: tuple[int | None, ...], given: list[Tensor]) -> Any:
         try:
-            return torch.func.vmap(work, in_dims=places, randomness="error")(*given)
+            with sdpa_kernel(SDPBackend.MATH):  # the others cannot be mapped over records
+                return torch.func.vmap(work, in_dims=places, randomness="error")(*given)
         except NotPrivate:
             raise
         except (RuntimeError, ValueError, IndexError, TypeError) as error:
@@ -202,3 +204,6 @@ class _Replayed(Function):
             )
         back = dict(zip(wanted, made, strict=True))
         return (None, None, *(back.get(i) for i in range(ctx.count)), *[None] * len(call.named))
+
+
+_replayed: Any = _Replayed.apply

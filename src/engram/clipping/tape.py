@@ -47,7 +47,9 @@ class Tape:
     @property
     def expected(self) -> int | None:
         """How many records a layer must see; None where it is called on its own."""
-        return self.records if self.phase == "idle" else self.length  # a checkpointed forward pass runs again in backward
+        return (
+            self.records if self.phase == "idle" else self.length
+        )  # a checkpointed forward pass runs again in backward
 
     def note(self, layer: int, dimensions: int, natural: bool) -> None:
         """A forward call."""

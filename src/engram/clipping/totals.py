@@ -30,7 +30,7 @@ class Totals:
             sizes[len(self.vectors) - 1] += -self.width % ALIGNED
         *self.starts, self.size = accumulate(sizes, initial=0)
 
-    def fresh(self, deviation: float, generator: torch.Generator) -> Tensor:
+    def fresh(self, deviation: float, generator: torch.Generator | None) -> Tensor:
         """A buffer of noise; of zeros where the deviation is 0."""
         device = self.parameters[0].device
         flat = torch.empty(self.size, dtype=self.dtype, device=device)
