@@ -10,8 +10,9 @@ from torch.nn import Parameter
 
 from engram.clipping import admission, coefficients, products
 from engram.clipping.pieces import Kept, Norms, Piece, together
+from engram.clipping.replay import spread
 from engram.clipping.settings import Settings
-from engram.clipping.tape import NotPrivate, Tape
+from engram.clipping.tape import ALL, Add, NotPrivate, Tape
 from engram.clipping.totals import Totals
 
 
@@ -60,25 +61,29 @@ class Batch:
         lines = self._lines()
         weights = self._weights(lines)
         flat = self.total()
-        views = self.totals.views(flat)
+        add = self._adding(weights)
         if lines is not None:
             self.totals.add_lines(flat, lines, weights[:, 0])
             del lines
+        spread(self.tape.pieces, add)
         for parameter in list(self.tape.pieces):
             for piece in self.tape.pieces.pop(parameter):  # what it holds is freed before the next
-                piece.add_to(views[parameter], weights[:, self.groups[parameter]])
+                add(parameter, piece)
 
     def _two_passes(self, loss: Tensor) -> None:
         self._pass(loss, "norms", retain=True)
         weights = self._weights(None)
+        self.tape.clear()
+        self.tape.add = self._adding(weights)
+        self._pass(loss, "sum", retain=False)
+
+    def _adding(self, weights: Tensor) -> Add:
         views = self.totals.views(self.total())
 
-        def add(parameter: Parameter, piece: Piece) -> None:
-            piece.add_to(views[parameter], weights[:, self.groups[parameter]])
+        def add(parameter: Parameter, piece: Piece, rows: slice = ALL) -> None:
+            piece.add_to(views[parameter], weights[rows, self.groups[parameter]])
 
-        self.tape.clear()
-        self.tape.add = add
-        self._pass(loss, "sum", retain=False)
+        return add
 
     def _one_by_one(self, loss: Tensor) -> None:
         """The plain way: a backward pass for each record."""

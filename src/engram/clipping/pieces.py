@@ -32,6 +32,9 @@ class Norms(NamedTuple):
 
 
 class Piece(Protocol):
+    @property
+    def records(self) -> int: ...
+
     def norms(self) -> Norms: ...
 
     def add_to(self, total: Tensor, weights: Tensor) -> None:
@@ -56,6 +59,10 @@ class Kept:
 
     values: Tensor  # [record, *parameter]
 
+    @property
+    def records(self) -> int:
+        return len(self.values)
+
     def norms(self) -> Norms:
         return Norms(products.squares(self.values.flatten(1)))
 
@@ -73,6 +80,10 @@ class Outer:
     left: Tensor  # [record, position, m]
     right: Tensor  # [record, position, n]
     route: Route = "gram"
+
+    @property
+    def records(self) -> int:
+        return len(self.left)
 
     def norms(self) -> Norms:
         if self.left.shape[1] == 1:
@@ -110,6 +121,10 @@ class Rows:
     ids: Tensor  # [record, position]
     right: Tensor  # [record, position, n]
     height: int
+
+    @property
+    def records(self) -> int:
+        return len(self.ids)
 
     def norms(self) -> Norms:
         positions = self.ids.shape[1]
@@ -191,27 +206,13 @@ def _crossed(outer: Outer, rows: Rows) -> Tensor:
 
 def _summed(pieces: Sequence[Piece], shape: torch.Size) -> Norms:
     """Any mixture of uses: the gradients themselves, a few records at a time."""
-    records = _records(pieces[0])
     made = []
-    for rows in blocks(records, shape.numel()):
+    for rows in blocks(pieces[0].records, shape.numel()):
         whole = sum(
             (piece.dense(rows).flatten(1).float() for piece in pieces[1:]), pieces[0].dense(rows).flatten(1).float()
         )
         made.append(products.squares(whole))
     return Norms(torch.cat(made))
-
-
-def _records(piece: Piece) -> int:
-    match piece:
-        case Kept(values):
-            return len(values)
-        case Outer(left):
-            return len(left)
-        case Rows(ids):
-            return len(ids)
-        case Made():
-            return piece.records
-    raise TypeError(f"expected a piece of a gradient, got {type(piece).__name__}")
 
 
 def padded_to_zero(ids: Tensor, right: Tensor, padding: int | None) -> Tensor:

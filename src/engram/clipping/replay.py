@@ -6,6 +6,7 @@ What it answers record by record is compared with what it answered on the batch;
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,9 +20,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from engram.clipping.layers import Layer
-from engram.clipping.pieces import BLOCK, Kept, Norms, blocks
+from engram.clipping.pieces import BLOCK, Kept, Norms, Piece, blocks
 from engram.clipping.products import add_weighted, squares
-from engram.clipping.tape import NotPrivate
+from engram.clipping.tape import Add, NotPrivate
 
 
 def replayed(layer: Layer, *args: Any, **kwargs: Any) -> Any:
@@ -108,7 +109,11 @@ class Call:
 
     def _by_record(self, work: Any, places: tuple[int | None, ...], given: list[Tensor]) -> Any:
         try:
-            with sdpa_kernel(SDPBackend.MATH):  # the others cannot be mapped over records
+            with (
+                sdpa_kernel(SDPBackend.MATH),
+                warnings.catch_warnings(),
+            ):  # the other kernels cannot be mapped over records
+                warnings.filterwarnings("ignore", "There is a performance drop")
                 return torch.func.vmap(work, in_dims=places, randomness="error")(*given)
         except NotPrivate:
             raise
@@ -136,8 +141,12 @@ class Again:
         return self.call.gradients(self.tensors, self.gs, rows)[self.at]
 
     def add_to(self, total: Tensor, weights: Tensor) -> None:
-        for rows in blocks(self.call.records, _size(self.call)):
+        for rows in blocks(self.records, _size(self.call)):
             add_weighted(total, self.dense(rows), weights[rows])
+
+    @property
+    def records(self) -> int:
+        return self.call.records
 
 
 def _received(call: Call, tensors: Sequence[Tensor], gs: Sequence[Tensor | None]) -> None:
@@ -153,12 +162,33 @@ def _received(call: Call, tensors: Sequence[Tensor], gs: Sequence[Tensor | None]
         for at, parameter in enumerate(call.named.values()):
             layer.take(parameter, Kept(torch.cat([part[at] for part in parts])))
         return
+    if tape.phase == "sum":
+        assert tape.add is not None
+        _spread(call, tensors, gs, tape.add)
+        return
     squared: list[list[Tensor]] = [[] for _ in call.named]
-    for rows in blocks(call.records, size) if tape.phase == "norms" else ():
+    for rows in blocks(call.records, size):
         for at, made in enumerate(call.gradients(tensors, gs, rows)):
             squared[at].append(squares(made.flatten(1)))
     for at, parameter in enumerate(call.named.values()):
-        layer.take(parameter, Again(call, tensors, gs, at, torch.cat(squared[at]) if squared[at] else torch.empty(0)))
+        layer.take(parameter, Again(call, tensors, gs, at, torch.cat(squared[at])))
+
+
+def _spread(call: Call, tensors: Sequence[Tensor], gs: Sequence[Tensor | None], add: Add) -> None:
+    """Adds all parameters of one call, with one replay for each few records."""
+    for rows in blocks(call.records, _size(call)):
+        for parameter, made in zip(call.named.values(), call.gradients(tensors, gs, rows), strict=True):
+            add(parameter, Kept(made), rows)
+
+
+def spread(pieces: dict[Parameter, list[Piece]], add: Add) -> None:
+    """Takes what must be made again out of `pieces`, and adds it, call by call."""
+    found: dict[int, Again] = {}
+    for parameter, used in pieces.items():
+        found.update({id(piece.call): piece for piece in used if isinstance(piece, Again)})
+        pieces[parameter] = [piece for piece in used if not isinstance(piece, Again)]
+    for piece in found.values():
+        _spread(piece.call, piece.tensors, piece.gs, add)
 
 
 def _size(call: Call) -> int:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -15,7 +14,14 @@ from engram.clipping.pieces import Norms, Piece
 from engram.clipping.routes import Routes
 
 Phase = Literal["idle", "probe", "norms", "sum"]
+ALL = slice(None)
 Layout = tuple[int, int, bool]  # layer, dimensions of its input, whether its first dimension was the records'
+
+
+class Add(Protocol):
+    """Adds a piece's weighted sum, of these records only."""
+
+    def __call__(self, parameter: Parameter, piece: Piece, rows: slice = ALL) -> None: ...
 
 
 class NotPrivate(RuntimeError):
@@ -38,7 +44,7 @@ class Tape:
     checked: set[Layout] = field(default_factory=set)
     pieces: dict[Parameter, list[Piece]] = field(default_factory=dict)
     norms: dict[Parameter, list[Norms]] = field(default_factory=dict)
-    add: Callable[[Parameter, Piece], None] | None = None  # what the phase "sum" does with a piece
+    add: Add | None = None  # what the phase "sum" does with a piece
     probed: int = 0  # the record whose loss alone is propagated by the probe
     leaks: list[tuple[str, Tensor]] = field(default_factory=list)
     length: int = 0  # records in the loss
