@@ -16,8 +16,6 @@ from engram.clipping.tape import NotPrivate, Tape
 
 def layers_of(model: nn.Module, tape: Tape) -> list[Layer]:
     """Every module that uses parameters, ready to take them record by record."""
-    for name, module in model.named_modules():
-        _refuse(name or "the model", module)
     found: list[Layer] = []
     _walk(model, "", tape, found, set())
     return found
@@ -36,10 +34,11 @@ def _walk(module: nn.Module, name: str, tape: Tape, found: list[Layer], known: s
             _walk(below, f"{name}.{child}" if name else child, tape, found, known)
 
 
-def _refuse(name: str, module: nn.Module) -> None:
-    reason = _reason(module)
-    if reason:
-        raise NotPrivate(f"{name} is a {type(module).__name__}, {reason}")
+def check_layers(model: nn.Module) -> None:
+    """Refuses layers that cannot be handled, by name."""
+    for name, module in model.named_modules():
+        if reason := _reason(module):
+            raise NotPrivate(f"{name or 'the model'} is a {type(module).__name__}, {reason}")
 
 
 def _reason(module: nn.Module) -> str:

@@ -37,7 +37,8 @@ class Batch:
         """The flat buffer of all parameters; it begins as the noise."""
         if self._flat is None:
             settings = self.settings
-            deviation = settings.noise_multiplier * settings.clip_norm / settings.expected_batch if self.noise else 0.0
+            noisy = self.noise is not None and settings.noise_multiplier > 0
+            deviation = settings.noise_multiplier * settings.clip_norm / settings.expected_batch if noisy else 0.0
             self._flat = self.totals.fresh(deviation, self.noise)
         return self._flat
 
@@ -140,7 +141,7 @@ class Batch:
         kinds = {p.dtype for p in self.trainable} | self.tape.dtypes
         margin = max(products.margin(kind, self.device) for kind in kinds)
         told = coefficients.weights(largest, self.settings.clip_norm, self.settings.clipping, margin)
-        return told / self.settings.expected_batch
+        return (told / self.settings.expected_batch).to(self.totals.dtype)
 
     def _probe(self, loss: Tensor) -> None:
         """Once for each new way the layers are called: the loss of one record must reach no other record's entries."""

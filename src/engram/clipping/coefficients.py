@@ -25,15 +25,21 @@ GAMMA = 0.01  # of the automatic rule, in the units of the gradient
 
 def gathered(norms: Sequence[Norms], groups: Sequence[int], count: int) -> tuple[Tensor, Tensor]:
     """Squared norms of each group of parameters, and the largest they may be: [record, group] each, float64."""
-    squares = torch.stack([part.squares.double() for part in norms], 1)
-    slack = [part.slack.double() for part in norms if part.slack is not None]
+    squares = _side_by_side([part.squares for part in norms])
+    slack = [part.slack for part in norms if part.slack is not None]
     owner = torch.tensor(
         [g for g, part in zip(groups, norms, strict=True) if part.slack is not None], dtype=torch.int64
     )
     exact = _by_group(squares, torch.tensor(groups), count)
     if not slack:
         return exact, exact
-    return exact, exact + _by_group(torch.stack(slack, 1), owner, count)
+    return exact, exact + _by_group(_side_by_side(slack), owner, count)
+
+
+def _side_by_side(columns: Sequence[Tensor]) -> Tensor:
+    """[record, column] in float64; each kind is cast at once, because every cast on its own costs a kernel."""
+    alike = len({column.dtype for column in columns}) == 1
+    return torch.stack(list(columns) if alike else [column.double() for column in columns], 1).double()
 
 
 def _by_group(values: Tensor, owner: Tensor, count: int) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import subprocess
 from typing import Any
 
 import torch
@@ -38,6 +39,18 @@ def layer_norm_sums(x: Tensor, g: Tensor, mean: Tensor, scale: Tensor) -> tuple[
         LINES=32, COLUMNS=columns, num_warps=4,
     )  # fmt: skip
     return of_weight, of_bias
+
+
+@functools.cache
+def work(device: torch.device) -> bool:
+    """Whether Triton is there, compiles, and tells the truth on this device."""
+    one = torch.linspace(-1, 1, 70, device=device).view(1, 10, 7)
+    try:
+        told = gram_squares(one, one)
+    except (ImportError, RuntimeError, ValueError, OSError, subprocess.SubprocessError):
+        return False
+    true = torch.bmm(one, one.transpose(1, 2)).square().sum((1, 2))
+    return bool(torch.allclose(told, true, rtol=1e-2))
 
 
 @functools.cache

@@ -114,7 +114,8 @@ class Layer:
         if not self.tape.admit(self.name, g):
             return
         weight, bias = self.module.weight, self.module.bias
-        if x.is_cuda and weight is not None and weight.requires_grad and len(self.module.normalized_shape) == 1:
+        fused = x.is_cuda and weight is not None and weight.requires_grad and weight.ndim == 1
+        if fused and kernels.work(x.device):
             of_weight, of_bias = kernels.layer_norm_sums(x, g, mean, scale)
             self.take(weight, lambda: Kept(of_weight))
             self.take(bias, lambda: Kept(of_bias))

@@ -16,6 +16,8 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from engram.clipping import kernels
+
 Route = Literal["gram", "instantiated", "kept", "fused"]
 Choice = Literal["measured", "counted", "gram", "instantiated", "kept", "fused"]
 CHOICES: tuple[Choice, ...] = get_args(Choice)
@@ -52,14 +54,14 @@ class Routes:
 def _allowed(choice: Route, may_keep: bool, left: Tensor) -> Route:
     if choice == "kept" and not may_keep:
         return "instantiated"
-    return "gram" if choice == "fused" and not left.is_cuda else choice
+    return "gram" if choice == "fused" and not (left.is_cuda and kernels.work(left.device)) else choice
 
 
 def _candidates(left: Tensor, right: Tensor, keeps: bool) -> list[Route]:
     positions, m, n = left.shape[1], left.shape[2], right.shape[2]
     gram, made = positions * (m + n), 2 * m * n
     found: list[Route] = ["gram"] if gram <= HOPELESS * made else []
-    if left.is_cuda and gram <= HOPELESS * made and _has_triton():
+    if left.is_cuda and gram <= HOPELESS * made and kernels.work(left.device):
         found.append("fused")
     if made <= HOPELESS * gram:
         found.append("instantiated")
@@ -97,11 +99,3 @@ def _seconds(work: Callable[[], object], device: torch.device, repeats: int = 2)
 def _wait(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-
-
-def _has_triton() -> bool:
-    try:
-        import triton  # noqa: F401  only whether it is there
-    except ImportError:
-        return False
-    return True

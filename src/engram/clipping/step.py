@@ -43,6 +43,7 @@ class Private:
     ) -> None:
         self.model, self.ranks = Ranks.of(model)
         self.optimiser, self.settings, self.budget, self.simulated = optimiser, settings, budget, simulated
+        admission.check_layers(self.model)
         self.device = admission.check_device(self.model)
         admission.check_optimiser(self.model, optimiser)
         routes: Choice = "instantiated" if settings.mode == "layer by layer" else settings.routes

@@ -1,9 +1,6 @@
 """The kernels themselves. Import this module only where Triton is installed and a GPU is there (or its interpreter runs)."""
 
 # mypy: disable-error-code="untyped-decorator, no-untyped-def"
-from __future__ import annotations
-
-from typing import Any
 
 import triton
 import triton.language as tl
@@ -11,13 +8,13 @@ import triton.language as tl
 
 @triton.jit
 def gram(
-    left: Any,  # [record, position, m]
-    right: Any,  # [record, position, n]
-    out: Any,  # [record, pair of tiles]
-    positions: Any,
-    m: Any,
-    n: Any,
-    pairs: Any,
+    left,  # [record, position, m]
+    right,  # [record, position, n]
+    out,  # [record, pair of tiles]
+    positions,
+    m,
+    n,
+    pairs,
     BLOCK: tl.constexpr,
     DEPTH: tl.constexpr,
     PRECISION: tl.constexpr,
@@ -25,12 +22,10 @@ def gram(
     """One pair of tiles (i >= j) of one record: sum of (L_i L_j^T) * (R_i R_j^T), twice off the diagonal."""
     pair = tl.program_id(0)
     record = tl.program_id(1).to(tl.int64)
-    i = 0
-    first = 0  # number of the pair (i, 0)
-    while first + i + 1 <= pair:
-        first += i + 1
-        i += 1
-    j = pair - first
+    i = ((tl.sqrt((8 * pair + 1).to(tl.float32)) - 1) / 2).to(tl.int32)  # pairs are numbered row by row of a triangle
+    i = tl.where((i + 1) * (i + 2) // 2 <= pair, i + 1, i)
+    i = tl.where(i * (i + 1) // 2 > pair, i - 1, i)
+    j = pair - i * (i + 1) // 2
     rows = i * BLOCK + tl.arange(0, BLOCK)
     columns = j * BLOCK + tl.arange(0, BLOCK)
     depth = tl.arange(0, DEPTH)
@@ -61,14 +56,14 @@ def gram(
 
 @triton.jit
 def sums(
-    x: Any,  # [record, position, column]
-    g: Any,
-    mean: Any,  # [record, position]
-    scale: Any,
-    of_weight: Any,  # [record, column]
-    of_bias: Any,
-    positions: Any,
-    width: Any,
+    x,  # [record, position, column]
+    g,
+    mean,  # [record, position]
+    scale,
+    of_weight,  # [record, column]
+    of_bias,
+    positions,
+    width,
     LINES: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
