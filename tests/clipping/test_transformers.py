@@ -64,7 +64,7 @@ ARCHITECTURES = {
 
 def with_lora(model):
     peft = pytest.importorskip("peft", reason="needs peft: pip install 'engram[text]'")
-    sought = "c_attn" if "GPT2" in type(model).__name__ else ["q_proj", "v_proj", "query", "value"]
+    sought = ["c_attn"] if "GPT2" in type(model).__name__ else ["q_proj", "v_proj", "query", "value"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # peft tells which way round GPT-2 stores its matrices
         model = peft.get_peft_model(model, peft.LoraConfig(r=2, target_modules=sought, init_lora_weights=False))
