@@ -114,7 +114,8 @@ def test_group_norms(records, groups, middle):
 @few
 @given(
     st.integers(2, 4), st.sampled_from([1, 2]), st.integers(1, 3), st.integers(1, 2), st.integers(1, 2),
-    st.sampled_from([0, 1, "same"]), st.sampled_from(["zeros", "reflect", "circular"]), st.sampled_from([1, 2]), st.booleans(),
+    st.sampled_from([0, 1, "same"]), st.sampled_from(["zeros", "reflect", "circular"]), st.sampled_from([1, 2]),
+    st.booleans(),
 )  # fmt: skip
 def test_convolutions(records, groups, kernel, stride, dilation, padding, padded_with, dimensions, bias):
     if padding == "same":
@@ -223,7 +224,7 @@ def test_every_route_of_a_tied_decoder(route):
 
 
 def test_positions_shared_by_as_many_records_as_there_are_positions():
-    """The embedding of positions has no batch dimension; once this was seen, seven records of seven positions are right too."""
+    """Positions without a batch dimension: once this was seen, seven records of seven positions are right too."""
     model, x = world("a decoder")
     private = engram.private(
         model, torch.optim.SGD(model.parameters(), 1.0), noise_multiplier=0, clip_norm=1.0, expected_batch=1

@@ -27,9 +27,9 @@ def world(kind):
 
 def stepped(model, wrapped, x, rows, **how):
     """How far the parameters move in two steps, the second of an uneven batch."""
-    private = engram.private(
-        wrapped, torch.optim.SGD(model.parameters(), 1.0), clip_norm=0.5, expected_batch=RECORDS, **{"noise_multiplier": 0.0, **how}
-    )  # fmt: skip
+    optimiser = torch.optim.SGD(model.parameters(), 1.0)
+    how = {"noise_multiplier": 0.0, "clip_norm": 0.5, "expected_batch": RECORDS} | how
+    private = engram.private(wrapped, optimiser, **how)
     before = torch.cat([p.detach().flatten().clone() for p in model.parameters()])
     for own in (rows, rows[1:]):
         if len(own):
@@ -72,9 +72,9 @@ def told():
 def test_two_processes_move_as_one(told, name):
     torch.testing.assert_close(told[0][name], told[1][name], rtol=0, atol=0)
     model, x, _ = world(name)
-    private = engram.private(
-        model, torch.optim.SGD(model.parameters(), 1.0), noise_multiplier=0.0, clip_norm=0.5, expected_batch=RECORDS, **CASES[name]
-    )  # fmt: skip
+    optimiser = torch.optim.SGD(model.parameters(), 1.0)
+    how = {"noise_multiplier": 0.0, "clip_norm": 0.5, "expected_batch": RECORDS} | CASES[name]
+    private = engram.private(model, optimiser, **how)
     before = torch.cat([p.detach().flatten().clone() for p in model.parameters()])
     for rows in (torch.arange(6), torch.tensor([2, 3, 4, 5])):
         out = model(x[rows])

@@ -41,5 +41,5 @@ def test_draws_differ_unless_they_are_simulated():
 
 @pytest.mark.parametrize("how", [{"rate": 1.5}, {"rate": 0.1, "share": (2, 2)}, {"rate": float("nan")}])
 def test_wrong_arguments_are_refused(how):
-    with pytest.raises(ValueError, match="rate|share"):
+    with pytest.raises(ValueError, match=r"rate|share"):
         poisson(10, steps=1, **how)

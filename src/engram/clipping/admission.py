@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch.nn import Parameter
@@ -64,22 +61,15 @@ def _present(module: nn.Module) -> list[Parameter]:
 
 
 def check_optimiser(model: nn.Module, optimiser: torch.optim.Optimizer) -> None:
-    """The optimiser must move the model's trainable parameters and nothing else."""
+    """The optimiser must move parameters of the model and nothing else."""
     if isinstance(optimiser, torch.optim.LBFGS):
         raise TypeError("expected an optimiser that takes one gradient a step, got LBFGS; use SGD, Adam or AdamW")
-    names = {id(p): name for name, p in model.named_parameters()}
     held = {id(p) for group in optimiser.param_groups for p in group["params"]}
-    strangers = len(held - set(names))
+    strangers = len(held - {id(p) for p in model.parameters()})
     if strangers:
         raise ValueError(
             f"the optimiser must hold parameters of the model only, got {strangers} of another; "
             "make it from model.parameters()"
-        )
-    left_out = [name for p, name in names.items() if p not in held and model.get_parameter(name).requires_grad]
-    if left_out:
-        raise ValueError(
-            f"the optimiser must hold every trainable parameter, {left_out[0]} is missing ({len(left_out)} in all); "
-            "freeze it or hand it to the optimiser"
         )
 
 
@@ -104,21 +94,3 @@ def check_loss(loss: Tensor, records: int | None) -> Tensor:
     if len(loss) and not loss.requires_grad:
         raise ValueError("loss must depend on a trainable parameter, got one that needs no gradient; unfreeze one")
     return loss
-
-
-def shared(model: nn.Module) -> frozenset[int]:
-    """Parameters that several modules hold."""
-    counts = Counter(id(p) for module in model.modules() for p in _present(module))
-    return frozenset(p for p, count in counts.items() if count > 1)
-
-
-def groups_of(model: nn.Module, trainable: list[Parameter]) -> dict[Parameter, int]:
-    """The first module that holds each trainable parameter, numbered."""
-    wanted: dict[Any, None] = dict.fromkeys(trainable)
-    found: dict[Parameter, int] = {}
-    count = 0
-    for module in model.modules():
-        own = [p for p in _present(module) if p in wanted and p not in found]
-        found.update(dict.fromkeys(own, count))
-        count += bool(own)
-    return found

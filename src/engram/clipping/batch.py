@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import Parameter
 
-from engram.clipping import admission, coefficients, products
+from engram.clipping import coefficients, products
 from engram.clipping.pieces import Kept, Norms, Piece, together
 from engram.clipping.replay import spread
+from engram.clipping.roster import Roster
 from engram.clipping.settings import Settings
 from engram.clipping.tape import ALL, Add, NotPrivate, Tape
 from engram.clipping.totals import Totals
@@ -19,19 +20,19 @@ from engram.clipping.totals import Totals
 class Batch:
     """Begun by the first `backward` after a step, ended by the step."""
 
-    def __init__(self, model: nn.Module, tape: Tape, settings: Settings, noise: torch.Generator | None) -> None:
-        self.model, self.tape, self.settings, self.noise = model, tape, settings, noise
-        self.trainable = trainable(model)
+    def __init__(self, roster: Roster, tape: Tape, settings: Settings, noise: torch.Generator | None) -> None:
+        self.roster, self.tape, self.settings, self.noise = roster, tape, settings, noise
+        self.trainable = roster.trainable()
         self.totals = Totals(self.trainable)
         self.groups = dict.fromkeys(self.trainable, 0)
         if settings.clipping == "per-layer":
-            self.groups = admission.groups_of(model, self.trainable)
+            self.groups = roster.groups(self.trainable)
         self.count = 1 + max(self.groups.values())
         self.device = self.trainable[0].device
         self.norms: Tensor | None = None  # [record, group] of the last losses; private, for whoever debugs
         self.odd: Tensor | None = None  # whether some record's gradient was not finite
         self._flat: Tensor | None = None
-        tape.shared = admission.shared(model)
+        tape.shared = roster.shared()
 
     def total(self) -> Tensor:
         """The flat buffer of all parameters; it begins as the noise."""
@@ -161,21 +162,14 @@ class Batch:
         tape.checked |= tape.seen
 
     def _refuse_strays(self) -> None:
-        strays = [name for name, p in self.model.named_parameters() if p.requires_grad and p.grad is not None]
+        strays = [p for p in self.trainable if p.grad is not None]
         if strays:
             for parameter in self.trainable:
                 parameter.grad = None
             raise NotPrivate(
-                f"{strays[0]} is used outside of its own layer's forward pass, so its gradients cannot be told apart "
-                f"({len(strays)} such parameters); freeze it, or call the layer that holds it"
+                f"{self.roster.name(strays[0])} is used outside of its own layer's forward pass, so its gradients cannot "
+                f"be told apart ({len(strays)} such parameters); freeze it, or call the layer that holds it"
             )
-
-
-def trainable(model: nn.Module) -> list[Parameter]:
-    found = [p for p in model.parameters() if p.requires_grad]
-    if not found:
-        raise ValueError("expected a model with a trainable parameter, got none; unfreeze one")
-    return found
 
 
 def refuse_odd(odd: Tensor | None) -> None:

@@ -19,9 +19,10 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from engram.clipping import admission
-from engram.clipping.batch import Batch, refuse_odd, trainable
+from engram.clipping.batch import Batch, refuse_odd
 from engram.clipping.budget import Budget, Ledger, price, step_event
 from engram.clipping.ranks import Ranks
+from engram.clipping.roster import Roster
 from engram.clipping.routes import Choice, Routes
 from engram.clipping.settings import Settings
 from engram.clipping.tape import NotPrivate, Tape
@@ -46,6 +47,8 @@ class Private:
         admission.check_layers(self.model)
         self.device = admission.check_device(self.model)
         admission.check_optimiser(self.model, optimiser)
+        self.roster = Roster(self.model)
+        self.roster.check_held(self.roster.trainable(), optimiser)
         routes: Choice = "instantiated" if settings.mode == "layer by layer" else settings.routes
         if simulated is not None and routes == "measured":
             routes = "counted"  # a simulated run is reproducible to the last bit
@@ -166,9 +169,9 @@ class Private:
     def _begun(self) -> Batch:
         """The logical batch under way."""
         if self._batch is None:
-            admission.check_optimiser(self.model, self.optimiser)
-            self._batch = Batch(self.model, self.tape, self.settings, self._noise if self.ranks.first else None)
-        elif [id(p) for p in trainable(self.model)] != [id(p) for p in self._batch.trainable]:
+            self._batch = Batch(self.roster, self.tape, self.settings, self._noise if self.ranks.first else None)
+            self.roster.check_held(self._batch.trainable, self.optimiser)
+        elif [id(p) for p in self.roster.trainable()] != [id(p) for p in self._batch.trainable]:
             raise NotPrivate(
                 "parameters were frozen or unfrozen in the middle of a logical batch; do so after step(), "
                 "or call zero_grad() and gather the batch again"
