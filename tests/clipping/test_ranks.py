@@ -14,6 +14,7 @@ from torch import nn
 
 import engram
 from engram import Seed
+from engram.clipping import NotPrivate
 
 RECORDS = 6
 
@@ -54,8 +55,22 @@ def one_rank(rank, folder):
     model, x, _ = world("noise")
     noisy = {"noise_multiplier": 2.0, "simulated": Seed(7)}
     moves["noise"] = stepped(model, nn.parallel.DistributedDataParallel(model), x, rows[:0], **noisy)
+    moves["refusal"] = refusal_of_split_parameters()
     torch.save(moves, f"{folder}/{rank}.pt")
     dist.destroy_process_group()
+
+
+def refusal_of_split_parameters():
+    from torch.distributed.fsdp import fully_shard
+
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
+    fully_shard(model, mesh=dist.device_mesh.init_device_mesh("cpu", (2,)))
+    optimiser = torch.optim.SGD(model.parameters(), 1.0)
+    try:
+        engram.private(model, optimiser, noise_multiplier=0.0, clip_norm=1.0, expected_batch=1)
+    except NotPrivate as refusal:
+        return str(refusal)
+    return "accepted"
 
 
 CASES = {"book-keeping": {}, "ghost": {"mode": "ghost"}, "per-layer": {"clipping": "per-layer"}}
@@ -94,7 +109,12 @@ def test_the_noise_is_added_once(told):
     assert abs(ratio / 2**0.5 - 1) > 5 / (2 * n) ** 0.5
 
 
-def test_split_parameters_and_data_parallel_are_refused():
+def test_fully_sharded_parameters_are_refused_by_name(told):
+    assert "0 is a" in told[0]["refusal"]
+    assert "split between devices (FSDP)" in told[0]["refusal"]
+
+
+def test_data_parallel_is_refused():
     model = nn.Linear(2, 2)
     with pytest.raises(TypeError, match="use DistributedDataParallel"):
         engram.private(

@@ -565,6 +565,26 @@ def test_bfloat16_autocast(mode):
     torch.testing.assert_close(private.norms[:, 0], true, rtol=0.05, atol=0)
 
 
+def test_parameters_in_bfloat16():
+    model, x = network().bfloat16(), batch().bfloat16()
+    true = norms(per_record(model, x, Losses(1)))
+    private = private_of(model, noise_multiplier=1.0)
+    private.backward(Losses(1)(model(x)))
+    torch.testing.assert_close(private.norms[:, 0], true, rtol=0.05, atol=0)
+    private.step()
+    assert {p.dtype for p in model.parameters()} == {torch.bfloat16}
+
+
+def test_evaluation_between_forward_and_backward():
+    model = network()
+    private = private_of(model)
+    loss = Losses(1)(model(batch()))
+    with torch.no_grad():
+        model(batch(9))
+    private.backward(loss)
+    torch.testing.assert_close(private.norms[:, 0], norms(per_record(model, batch(), Losses(1))), rtol=1e-5, atol=0)
+
+
 def test_a_compiled_model_gives_the_same_norms():
     model, x = network(), batch()
     true = norms(per_record(model, x, Losses(1)))

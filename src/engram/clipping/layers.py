@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch._compile import _disable_dynamo
 from torch.nn import Parameter
 
-from engram.clipping import functions, kernels
+from engram.clipping import functions, kernels, products
 from engram.clipping.pieces import Kept, Made, Outer, Piece, Rows, padded_to_zero
 from engram.clipping.tape import NotPrivate, Tape
 
@@ -94,7 +94,7 @@ class Layer:
         if weight.requires_grad:
             left, right = (x, g) if turned else (g, x)
             self.take(weight, self._product(left, right, weight))
-        self.take(bias, lambda: Kept(g.sum(1) if g.shape[1] > 1 else g[:, 0]))
+        self.take(bias, lambda: Kept(products.summed(g)))
 
     def _product(self, left: Tensor, right: Tensor, weight: Parameter) -> Piece:
         tape = self.tape

@@ -29,6 +29,11 @@ def squares(values: Tensor) -> Tensor:
     return body + wide[:, whole:].square().sum(1, dtype=torch.float64)
 
 
+def summed(values: Tensor) -> Tensor:
+    """[record, number] of [record, position, number]; in float32 or wider."""
+    return values.sum(1, dtype=_wide(values.dtype)) if values.shape[1] > 1 else values[:, 0]
+
+
 def total(values: Tensor) -> Tensor:
     """Sum of [record, s, t] over s and t."""
     return values.sum((1, 2)) if values.is_cuda else values.sum(2).sum(1, dtype=torch.float64)

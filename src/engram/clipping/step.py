@@ -162,7 +162,7 @@ class Private:
 
     def _entered(self, _: nn.Module, args: Any, kwargs: Any) -> None:
         """Before each forward pass: how many records there are."""
-        if self.tape.phase == "idle" and not self.tape.inside:
+        if torch.is_grad_enabled() and self.tape.phase == "idle" and not self.tape.inside:
             tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor) and leaf.ndim]
             self.tape.records = tensors[0].shape[0] if tensors else None
 
