@@ -241,6 +241,11 @@ def kernels_checked(device):
     """The Triton kernels against float64, on shapes that do not divide by their tiles; seconds beside torch's own."""
     from engram.clipping import kernels, products
 
+    if not kernels.work(device):
+        print(
+            "the Triton kernels do not run here, or tell something else than torch: they will not be used", flush=True
+        )
+        return
     for dtype in (torch.float32, torch.bfloat16):
         for batch, positions, m, n in (
             (3, 5, 7, 9),
@@ -257,7 +262,7 @@ def kernels_checked(device):
             fused, plain = (timed(partial(f, left, right), device) for f in (kernels.gram_squares, products.gram))
             print(
                 f"gram {dtype} {batch}x{positions} {m}x{n}: error {error:.1e}, fused {fused:.3f} ms, torch {plain:.3f} ms"
-                f"{'' if error < (5e-3 if torch.backends.cuda.matmul.allow_tf32 else 1e-5) else '  WRONG'}",
+                f"{'' if error < (5e-3 if torch.backends.cuda.matmul.allow_tf32 else 2e-5) else '  WRONG'}",
                 flush=True,
             )
     x, g = torch.randn(3, 37, 100, device=device), torch.randn(3, 37, 100, device=device)

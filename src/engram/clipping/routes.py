@@ -84,16 +84,15 @@ def _work(route: Route, left: Tensor, right: Tensor) -> Callable[[], object]:
     return run
 
 
-def _seconds(work: Callable[[], object], device: torch.device, repeats: int = 2) -> float:
-    """The best of a few runs after one that is not counted."""
-    best = float("inf")
-    for attempt in range(repeats + 1):
-        _wait(device)
-        start = time.perf_counter()
+def _seconds(work: Callable[[], object], device: torch.device, repeats: int = 3) -> float:
+    """Of one run, among several back to back: on a GPU the time of its kernels, not of launching them."""
+    work()
+    _wait(device)
+    start = time.perf_counter()
+    for _ in range(repeats):
         work()
-        _wait(device)
-        best = min(best, time.perf_counter() - start) if attempt else best
-    return best
+    _wait(device)
+    return (time.perf_counter() - start) / repeats
 
 
 def _wait(device: torch.device) -> None:
