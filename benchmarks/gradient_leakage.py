@@ -282,9 +282,8 @@ def tokens(vocabulary: int, length: int) -> Dataset:
     return dataset(x, stream.integers(0, 10, 200), classes=tuple("0123456789"))
 
 
-def breaching(args, chunks) -> list[Row]:
+def breaching(args, chunks) -> list[Row]:  # noqa: ARG001  timings are not stored
     """The same picture, network, cost and number of steps in breaching 0.1.2: seconds a step and PSNR."""
-    ours = peer = None
     seed, records = Seed(0), pictures(args.data)
     batch, recipe = chosen(records, 1, seed), Recipe(LeNet())
     handle = seen(recipe, batch, seed, "cpu", torch.float32)
@@ -294,26 +293,21 @@ def breaching(args, chunks) -> list[Row]:
     began = time.perf_counter()
     guess = by_breaching(handle, batch, args.steps)
     peer = (time.perf_counter() - began) / args.steps, float(psnr(error(guess, batch.x))[0])
+    name, decibels = f"inverting gradients, {args.steps} steps", f"{ours[1] - peer[1]:+.1f} dB"
     return [
-        (
-            f"inverting gradients, {args.steps} steps: seconds a step",
-            f"{ours[0]:.4f}",
-            f"{peer[0]:.4f}",
-            f"{ours[0] / peer[0]:.2f}",
-        ),
-        (
-            f"inverting gradients, {args.steps} steps: PSNR",
-            f"{ours[1]:.1f}",
-            f"{peer[1]:.1f}",
-            f"{ours[1] - peer[1]:+.1f} dB",
-        ),
+        (f"{name}: seconds a step", f"{ours[0]:.4f}", f"{peer[0]:.4f}", f"{ours[0] / peer[0]:.2f}"),
+        (f"{name}: PSNR", f"{ours[1]:.1f}", f"{peer[1]:.1f}", decibels),
     ]
 
 
 def by_breaching(handle: Gradients, batch: Dataset, steps: int):
     """Its torchvision wants operators of another build: declared, never called."""
     library = torch.library.Library("torchvision", "DEF")
-    for name in ["nms", "qnms", "roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool", "deform_conv2d", "_roi_align_backward", "_roi_pool_backward", "_ps_roi_align_backward", "_ps_roi_pool_backward", "_deform_conv2d_backward"]:  # fmt: skip
+    names = "nms qnms roi_align roi_pool ps_roi_align ps_roi_pool deform_conv2d"
+    backward = (
+        " _roi_align_backward _roi_pool_backward _ps_roi_align_backward _ps_roi_pool_backward _deform_conv2d_backward"
+    )
+    for name in (names + backward).split():
         library.define(name + "(Tensor a) -> Tensor")
     import breaching as peer
 

@@ -181,8 +181,8 @@ class _Tail(nn.Module):
 
 
 def _texts(bench: Bench, size: Size) -> Arrays:
-    seed, knobs = bench.seed.child("sentences"), GPT(vocabulary=500, length=8, classes=10, width=32)
-    recipe = Recipe(knobs)
+    seed, build = bench.seed.child("sentences"), GPT(vocabulary=500, length=8, classes=10, width=32)
+    recipe = Recipe(build)
     model = started(recipe, seed)
     assert isinstance(model, Decoder)
     tokens = seed.numpy().integers(0, 500, (1, 8))
@@ -196,15 +196,8 @@ def _texts(bench: Bench, size: Size) -> Arrays:
     steps = np.array([10, 20, 30, size.sentences])
     found = []
     for count in steps:
-        said = said_of(
-            Recipe(lambda: tail),
-            tail,
-            hidden,
-            "deep-leakage",
-            {"steps": int(count), "restarts": 1, "spread": 0.03},
-            seed,
-            bench,
-        )
+        knobs = {"steps": int(count), "restarts": 1, "spread": 0.03}
+        said = said_of(Recipe(lambda: tail), tail, hidden, "deep-leakage", knobs, seed, bench)
         assert said is not None
         near = torch.cdist(torch.as_tensor(said.guesses[0]) - places.detach().double(), table.detach().double()).argmin(
             1
