@@ -19,12 +19,18 @@ def table(name: str, rows: Path = HERE / "rows") -> str:
     told = json.loads((rows / f"{name}.json").read_text())
     cells = {(cell["row"], cell["column"]): cell for cell in told["table"]}
     names = list(dict.fromkeys(cell["row"] for cell in told["table"] if cell["column"] in COLUMNS))
-    heads = ["", "leaks, published", *(("deep-leakage" if c == "leaks" else c.removeprefix("leaks to ")) for c in COLUMNS)]
+    heads = [
+        "",
+        "leaks, published",
+        *(("deep-leakage" if c == "leaks" else c.removeprefix("leaks to ")) for c in COLUMNS),
+    ]
     lines = [heads, ["---"] * len(heads), *(_line(row, cells) for row in names)]
     body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     environment = told["environment"]
     seeds = max(cell["n"] for cell in told["table"] if cell["column"] == "leaks")
-    return f"{body}\n\n{seeds} seeds a cell, torch {environment['torch']}, {told['seconds']:.0f} s for the whole table.\n"
+    return (
+        f"{body}\n\n{seeds} seeds a cell, torch {environment['torch']}, {told['seconds']:.0f} s for the whole table.\n"
+    )
 
 
 def _line(row: str, cells: dict) -> list[str]:
