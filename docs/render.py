@@ -1,6 +1,6 @@
 """Tables of the documentation from stored rows: `python docs/render.py` writes them between their markers.
 
-Rows are what `engram reproduce deep-leakage --scale laptop --json` printed, kept in docs/rows.
+Rows are what `engram reproduce deep-leakage --json` printed, kept in docs/rows; a larger --scale fills more of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def table(name: str, rows: Path = HERE / "rows") -> str:
     """Markdown, one line a defence."""
     told = json.loads((rows / f"{name}.json").read_text())
     cells = {(cell["row"], cell["column"]): cell for cell in told["table"]}
-    names = list(dict.fromkeys(cell["row"] for cell in told["table"] if cell["column"] in COLUMNS))
+    names = dict.fromkeys(cell["row"] for cell in told["table"] if cell["column"] in COLUMNS)
     heads = [
         "",
         "leaks, published",

@@ -57,7 +57,7 @@ class Size:
 
 
 SIZES = {
-    "smoke": Size(1, 400, (1, 2), ("gaussian 1e-4", "gaussian 1e-1", "half precision", "pruned 70 %"), 100, 60),
+    "smoke": Size(1, 400, (1, 2), ("gaussian 1e-1", "half precision", "pruned 70 %"), 100, 60),
     "laptop": Size(3, 1500, (1, 2, 4, 8), tuple(ALTERED), 400, 200),
     "paper": Size(10, 6000, (1, 2, 4, 8), tuple(ALTERED), 2000, 400),
 }
