@@ -26,11 +26,9 @@ def table(name: str, rows: Path = HERE / "rows") -> str:
     ]
     lines = [heads, ["---"] * len(heads), *(_line(row, cells) for row in names)]
     body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    environment = told["environment"]
+    environment, scale = told["environment"], told["scale"]
     seeds = max(cell["n"] for cell in told["table"] if cell["column"] == "leaks")
-    return (
-        f"{body}\n\n{seeds} seeds a cell, torch {environment['torch']}, {told['seconds']:.0f} s for the whole table.\n"
-    )
+    return f"{body}\n\nScale {scale}, seeds a cell: {seeds}; torch {environment['torch']}, {told['seconds']:.0f} s in all.\n"
 
 
 def _line(row: str, cells: dict) -> list[str]:
