@@ -75,6 +75,14 @@ def test_the_default_attacks_follow_the_access():
     assert Plan(attacks=("gap",)).suited(Gradients).attacks == ("gap",)
 
 
+def test_knobs_of_suited_attacks_are_checked_at_once():
+    assert Plan(knobs={"spear": {"draws": 8}}).attacks is None
+    with pytest.raises(ValueError, match="did you mean draws"):
+        Plan(knobs={"spear": {"drows": 8}})
+    with pytest.raises(ValueError, match="no attack or defence of this audit is called 'dragr'"):
+        Plan(knobs={"dragr": {}})
+
+
 def test_a_knob_of_an_attack_that_does_not_suit_is_an_error(tmp_path):
     target = sharing(
         Recipe(MLP(inputs=12, classes=5)),

@@ -54,10 +54,10 @@ class Plan:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.attacks is not None:
-            for name in self.knobs:
-                check.known("attack or defence of this audit", name, (*self.attacks, *self.defences))
-            self.told()  # an unknown name or knob is an error now, not after an hour
+        tried = sum(SUITED.values(), MEMBERSHIP) if self.attacks is None else self.attacks
+        for name in self.knobs:
+            check.known("attack or defence of this audit", name, (*tried, *self.defences))
+        self.told(tried)  # an unknown name or knob is an error now, not after an hour
 
     def suited(self, access: type[Handle]) -> Plan:
         """With the attacks that are tried by default where the adversary is granted this."""
@@ -66,8 +66,8 @@ class Plan:
     def attack(self, name: str) -> Attack:
         return attack_named(name, self.knobs.get(name))
 
-    def told(self) -> dict[str, Any]:
-        made = {name: knobs_of_attack(self.attack(name)) for name in self.attacks or ()}
+    def told(self, attacks: Sequence[str] | None = None) -> dict[str, Any]:
+        made = {name: knobs_of_attack(self.attack(name)) for name in attacks or self.attacks or ()}
         for name in self.defences:
             defence_named(name, self.knobs.get(name))
         guards = {name: {**knobs_of(name), **self.knobs.get(name, {})} for name in self.defences}
