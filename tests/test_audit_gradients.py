@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from gradients import batch
 
 from engram.access import Gradients, Probabilities
-from engram.audit import MEMBERSHIP, Plan, audit, judged
+from engram.audit import MEMBERSHIP, Plan, audit, defended, judged
 from engram.data import digits
 from engram.models import MLP
 from engram.report import render
@@ -44,6 +45,15 @@ def test_records_are_recovered_and_behind_enough_noise_they_are_not(stored):
     assert found(stored, "certificate", "deep-leakage").value < 1e-4
     assert found(stored, "recovered@0.001", "deep-leakage", "gaussian-sharing").value == 0
     assert found(stored, "certificate", "deep-leakage", "gaussian-sharing").value > 0.1
+
+
+def test_a_defence_on_sharing_changes_the_update_and_not_the_model(tmp_path):
+    target = sharing(RECIPE, started(RECIPE, Seed(0)), digits().take(np.arange(2)), name="two digits", seed=Seed(0))
+    with Store(tmp_path / "engram.db") as store:
+        arm = defended(target, "gaussian-sharing", PLAN, store)
+    assert arm.model is target.model
+    noise = torch.cat([(a - b).flatten() for a, b in zip(arm.update.tensors, target.update.tensors, strict=True)])
+    assert noise.std().item() == pytest.approx(0.1, rel=0.1)
 
 
 def test_an_attack_that_cannot_answer_says_why(stored):
