@@ -28,7 +28,7 @@ def table(name: str, rows: Path = HERE / "rows") -> str:
     body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     environment, scale = told["environment"], told["scale"]
     seeds = max(cell["n"] for cell in told["table"] if cell["column"] == "leaks")
-    return f"{body}\n\nScale {scale}, seeds a cell: {seeds}; torch {environment['torch']}, {told['seconds']:.0f} s in all.\n"
+    return f"{body}\n\nScale {scale}, seeds a cell: {seeds}; torch {environment['torch']}.\n"
 
 
 def _line(row: str, cells: dict) -> list[str]:

@@ -117,16 +117,16 @@ def _widened(model: nn.Module, seed: Seed) -> nn.Module:
 
 def accuracy_of(bench: Bench, name: str, knobs: dict[str, float], steps: int) -> float:
     """Accuracy on held-out digits of a network that was trained on updates altered in this way."""
-    seed = bench.seed.child("training")
+    seed, recipe = bench.seed.child("training"), Recipe(MLP())
+    recipe = recipe if name == "none" else defence(name, knobs)(recipe)
     (told,) = bench.chunks.run(
-        [Piece(f"deep-leakage/training/{fingerprint(name, knobs, steps, seed)}")],
-        lambda _: {"accuracy": np.array(_trained_on(Recipe(MLP()), name, knobs, steps, seed))},
+        [Piece(f"deep-leakage/training/{fingerprint(recipe, steps, seed)}")],
+        lambda _: {"accuracy": np.array(_trained_on(recipe, steps, seed))},
     )
     return float(told["accuracy"])
 
 
-def _trained_on(recipe: Recipe, name: str, knobs: dict[str, float], steps: int, seed: Seed) -> float:
-    recipe = recipe if name == "none" else defence(name, knobs)(recipe)
+def _trained_on(recipe: Recipe, steps: int, seed: Seed) -> float:
     data, stream = digits(), seed.numpy()
     order = stream.permutation(len(data))
     train, test = data.take(order[TESTED:]), data.take(order[:TESTED])
