@@ -294,9 +294,8 @@ def test_epsilon_is_zero_before_the_first_step_and_infinite_without_noise():
 
 def test_epsilon_and_its_limit_come_from_the_accountants():
     pytest.importorskip("engram.accounting.filters", reason="the accountants are not merged yet")
-    from engram.accounting.filters import BudgetSpent
-
     from engram import accounting
+    from engram.accounting.filters import BudgetSpent
 
     model = network()
     private = private_of(model, noise_multiplier=1.0, rate=0.05)

@@ -47,14 +47,24 @@ def test_table_and_folder_agree():
 @pytest.mark.parametrize("name", DEFENCES)
 def test_it_changes_the_part_it_is_about_and_no_other(name):
     before = dataclasses.asdict(LEARNED_BY_HEART)
-    assert changed(LEARNED_BY_HEART, defence(name)(LEARNED_BY_HEART)) == set(PART[name] if isinstance(PART[name], set) else {PART[name]})
+    assert changed(LEARNED_BY_HEART, defence(name)(LEARNED_BY_HEART)) == set(
+        PART[name] if isinstance(PART[name], set) else {PART[name]}
+    )
     assert dataclasses.asdict(LEARNED_BY_HEART) == before
 
 
 @pytest.mark.parametrize("name", DEFENCES)
 def test_each_knob_reaches_the_recipe(name):
     for knob, default in knobs_of(name).items():
-        other = 8.0 if default is None else not default if isinstance(default, bool) else default + 1 if isinstance(default, int) else default / 2
+        other = (
+            8.0
+            if default is None
+            else not default
+            if isinstance(default, bool)
+            else default + 1
+            if isinstance(default, int)
+            else default / 2
+        )
         if knob == "delta":  # moves nothing unless the noise follows from a budget
             continue
         assert defence(name, {knob: other})(LEARNED_BY_HEART) != defence(name)(LEARNED_BY_HEART)
