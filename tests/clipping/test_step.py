@@ -13,7 +13,8 @@ from scipy.stats import chi2
 from torch import nn
 
 import engram
-from engram import Seed
+from engram import Seed, accounting
+from engram.accounting.filters import BudgetSpent
 from engram.clipping import NotPrivate, poisson
 from engram.clipping.settings import MODES
 
@@ -293,10 +294,6 @@ def test_epsilon_is_zero_before_the_first_step_and_infinite_without_noise():
 
 
 def test_epsilon_and_its_limit_come_from_the_accountants():
-    pytest.importorskip("engram.accounting.filters", reason="the accountants are not merged yet")
-    from engram import accounting
-    from engram.accounting.filters import BudgetSpent
-
     model = network()
     private = private_of(model, noise_multiplier=1.0, rate=0.05)
     for _ in range(4):

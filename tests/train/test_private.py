@@ -14,7 +14,7 @@ from engram.models import MLP, SmallCNN
 from engram.seed import Seed
 from engram.train import SGD, Adam, CrossEntropy, Poisson, Private, Recipe, Stack, fit, fit_many
 from engram.train.loop import started
-from engram.train.private import clipped_sums
+from engram.train.private import clipped_sums, ghost_sums, instantiated_sums
 from engram.train.steps import Batch
 
 RECIPE = Recipe(MLP(inputs=5, classes=3, width=7), epochs=2, optimiser=SGD(0.5), sampler=Poisson(0.25))
@@ -54,6 +54,23 @@ def test_sums_are_those_of_a_loop_over_records(build, clip):
     for m, there in ((0, 6), (1, 4)):
         for ours, theirs in zip(sums, by_hand(modules[m], x[m, :there], y[m, :there], clip), strict=True):
             torch.testing.assert_close(ours[m].double(), theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_both_ways_to_clip_agree(shared):
+    stack = Stack([started(RECIPE, Seed(m)) for m in range(2)], 2)
+    draw = torch.Generator().manual_seed(0)
+    x = torch.randn(6, 5, generator=draw) if shared else torch.randn(2, 6, 5, generator=draw)
+    batch = Batch(x, torch.randint(0, 3, (2, 6), generator=draw), shared, 0, torch.rand(2, 6, generator=draw) < 0.7)
+    ghost, plain = (f(stack, CrossEntropy(), batch, 0.3) for f in (ghost_sums, instantiated_sums))
+    for a, b in zip(ghost, plain, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_a_network_that_is_not_all_linear_is_clipped_record_by_record():
+    stack = Stack([started(replace(RECIPE, build=SmallCNN(size=8, classes=3, width=2)), Seed(0))], 1)
+    batch = Batch(torch.randn(1, 3, 1, 8, 8), torch.zeros(1, 3, dtype=torch.int64), False, 0)
+    assert ghost_sums(stack, CrossEntropy(), batch, 1.0) is None
 
 
 def test_no_record_moves_the_sum_by_more_than_the_clip_norm():

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from typing import Any, Protocol
 
+from engram import accounting
 from engram.accounting.events import Composed, Event, Gaussian, PoissonSampled
+from engram.accounting.filters import Filter
 
 
 class Budget(Protocol):
@@ -47,8 +48,7 @@ class Ledger:
 
 def limited(epsilon: float, delta: float, plan: Event) -> Budget:
     """A budget that refuses the step which would overrun (epsilon, delta), made for many steps like `plan`."""
-    made: Budget = importlib.import_module("engram.accounting.filters").Filter(epsilon, delta, plan=plan)
-    return made
+    return Filter(epsilon, delta, plan=plan)
 
 
 def price(ledger: Ledger, delta: float) -> float:
@@ -57,4 +57,4 @@ def price(ledger: Ledger, delta: float) -> float:
         return 0.0
     if any(noise == 0 for noise, _ in ledger.counts):
         return math.inf
-    return float(importlib.import_module("engram.accounting").epsilon(ledger.event(), delta))
+    return accounting.epsilon(ledger.event(), delta)

@@ -20,7 +20,7 @@ from torch.func import functional_call, grad, vmap
 
 from engram import check
 from engram.accounting import Composed, Gaussian, PoissonSampled, epsilon
-from engram.train.stack import Models, Single
+from engram.train.stack import Models, Single, Stack
 from engram.train.steps import Batch, Loss, Take, Training
 
 AT_ONCE = 2**26  # numbers of per-record gradients held at a time
@@ -66,6 +66,36 @@ class Private:
 
 def clipped_sums(models: Models, loss: Loss, batch: Batch, clip_norm: float) -> list[Tensor]:
     """For every parameter, the sum of clipped per-record gradients; each [model, ...]"""
+    if isinstance(models, Stack) and batch.x.ndim - (not batch.shared) == 2:
+        found = ghost_sums(models, loss, batch, clip_norm)
+        if found is not None:
+            return found
+    return instantiated_sums(models, loss, batch, clip_norm)
+
+
+def ghost_sums(models: Stack, loss: Loss, batch: Batch, clip_norm: float) -> list[Tensor] | None:
+    """Without per-record gradients, where all that is trained are linear layers; else None.
+
+    Goodfellow: Efficient Per-Example Gradient Computations, 2015: of a linear layer, the squared norm of a record's
+    gradient is that of its input times that of the gradient of its output.
+    """
+    models.taken = []
+    losses = loss(models(batch.x, shared=batch.shared), batch.y)  # [model, record]
+    taken, models.taken = models.taken, None
+    if len(taken) != len(models.flat.leaves) - sum(layer.biased for layer in taken):
+        return None
+    there = losses if batch.present is None else losses * batch.present
+    backward = torch.autograd.grad(there.sum(), [layer.y for layer in taken], retain_graph=True)
+    squares = sum(
+        (layer.x.double().square().sum(-1) + layer.biased) * g.double().square().sum(-1)
+        for layer, g in zip(taken, backward, strict=True)
+    )
+    share = factor(torch.as_tensor(squares), clip_norm).to(losses.dtype)
+    return list(torch.autograd.grad((there * share).sum(), list(models.flat.leaves.values())))
+
+
+def instantiated_sums(models: Models, loss: Loss, batch: Batch, clip_norm: float) -> list[Tensor]:
+    """By the gradient of every record, some records at a time; for any network."""
     trained, fixed, template = _parts(models)
     x = batch.x.expand(models.count, *batch.x.shape) if batch.shared else batch.x
     size = sum(w[0].numel() for w in trained.values())
@@ -98,7 +128,12 @@ def per_record(
 def clipping(each: Sequence[Tensor], clip_norm: float) -> Tensor:
     """What each record's gradient is multiplied by; [model, record]"""
     squares = torch.stack([gradient.flatten(2).double().square().sum(-1) for gradient in each]).sum(0)
-    return (clip_norm * SURELY / squares.sqrt()).clamp(max=1.0).to(each[0].dtype)
+    return factor(squares, clip_norm).to(each[0].dtype)
+
+
+def factor(squares: Tensor, clip_norm: float) -> Tensor:
+    """From squared norms."""
+    return (clip_norm * SURELY / squares.sqrt()).clamp(max=1.0)
 
 
 def refuse_mixing(models: Models) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -71,11 +72,22 @@ class Single:
         return {name: w.detach()[None] for name, w in _state(self.module).items()}
 
 
+@dataclass(frozen=True, eq=False)
+class Taken:
+    """One linear layer in a forward pass: enough to know each record's gradient of its weights."""
+
+    name: str
+    x: Tensor  # [model, record, in], or [record, in]
+    y: Tensor  # [model, record, out]
+    biased: bool
+
+
 class Stack:
     """Models `[0, count)` of one architecture. `x` is [model, record, ...], or [record, ...] where all see the same."""
 
     def __init__(self, modules: Iterable[nn.Module], count: int, device: Device = "cpu") -> None:
         self.count = count
+        self.taken: list[Taken] | None = None  # what went through the linear layers, while somebody asks
         modules = iter(modules)
         first = next(modules)
         held: dict[str, list[Tensor]] = {name: [w.detach()] for name, w in _state(first).items()}
@@ -139,7 +151,10 @@ class Stack:
         else:
             flat = flat.expand(self.count, *flat.shape) if shared else flat
             y = torch.bmm(flat, weight.mT) if bias is None else torch.baddbmm(bias[:, None], flat, weight.mT)
-        return y.reshape(self.count, *(x.shape[:-1] if shared else x.shape[1:-1]), y.shape[-1])
+        y = y.reshape(self.count, *(x.shape[:-1] if shared else x.shape[1:-1]), y.shape[-1])
+        if self.taken is not None:
+            self.taken.append(Taken(name, x.detach(), y, bias is not None))
+        return y
 
     def _mapped(self, module: nn.Module, name: str, x: Tensor, shared: bool) -> tuple[Tensor, bool]:
         weights = {**self.flat.leaves, **self._fixed}
