@@ -66,7 +66,7 @@ class Private:
 
 def clipped_sums(models: Models, loss: Loss, batch: Batch, clip_norm: float) -> list[Tensor]:
     """For every parameter, the sum of clipped per-record gradients; each [model, ...]"""
-    if isinstance(models, Stack) and batch.x.ndim - (not batch.shared) == 2:
+    if isinstance(models, Stack):
         found = ghost_sums(models, loss, batch, clip_norm)
         if found is not None:
             return found
@@ -82,7 +82,8 @@ def ghost_sums(models: Stack, loss: Loss, batch: Batch, clip_norm: float) -> lis
     models.taken = []
     losses = loss(models(batch.x, shared=batch.shared), batch.y)  # [model, record]
     taken, models.taken = models.taken, None
-    if len(taken) != len(models.flat.leaves) - sum(layer.biased for layer in taken):
+    known = len(taken) + sum(layer.biased for layer in taken)
+    if known != len(models.flat.leaves) or any(layer.y.ndim != 3 for layer in taken):
         return None
     there = losses if batch.present is None else losses * batch.present
     backward = torch.autograd.grad(there.sum(), [layer.y for layer in taken], retain_graph=True)
