@@ -60,6 +60,11 @@ class Handle:
         self.queries = 0
         self._lab = lab
 
+    @property
+    def device(self) -> Device:
+        """Where the adversary computes."""
+        return self._lab.device
+
 
 class Candidates(Handle):
     """Candidate records, a model that answers, shadows of one's own: what a membership adversary has."""

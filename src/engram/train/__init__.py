@@ -2,7 +2,7 @@
 
 from engram.train.loop import fit, fit_many
 from engram.train.losses import CrossEntropy
-from engram.train.optimisers import SGD, Adam, Cosine
+from engram.train.optimisers import SGD, Adam, Cosine, Drops
 from engram.train.recipe import Fresh, Given, Patience, Recipe
 from engram.train.sampling import Batches, FullBatch
 from engram.train.sharing import Update, shared, summed
@@ -15,6 +15,7 @@ __all__ = [
     "Batches",
     "Cosine",
     "CrossEntropy",
+    "Drops",
     "Fresh",
     "FullBatch",
     "Given",
