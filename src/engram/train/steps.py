@@ -72,3 +72,11 @@ class Plain:
             training.descend(losses.mean(1))
 
         return take
+
+
+def only_plain(step: Step, wanted: str) -> None:
+    """An error if a defence would silently replace another one's step."""
+    if not isinstance(step, Plain):
+        raise TypeError(
+            f"{wanted} replaces the plain step, and this recipe already trains with {step!r}; use one of them"
+        )
