@@ -154,7 +154,8 @@ def _listed(told):
 
 
 def _turned(shadow: Population, order) -> Population:
-    return Population(shadow.member[:, order], {name: phi[:, :, order] for name, phi in shadow.signals.items()})
+    turned = {name: phi[:, :, order] for name, phi in shadow.signals.items()}
+    return Population(shadow.member[:, order], turned, shadow.weights)
 
 
 def _reached(thing, depth):
