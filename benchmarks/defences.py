@@ -1,8 +1,9 @@
 """Which defences prevent both kinds of membership inference: from probabilities, and from labels alone.
 
-For each defence the strongest attack of each kind (by its area, averaged over the seeds: the choice favours the adversary),
-on digits that the model was and was not trained on. Shadows are trained with the defence. The public model of `transfer`
-saw other digits of the same source. Private training is not in the table.
+For each defence the strongest attack of each kind, by its area and, apart from that, by the balanced accuracy of its claims,
+both averaged over the seeds (the choice favours the adversary), on digits that the model was and was not trained on.
+Shadows are trained with the defence. The public model of `transfer`, and those that MemGuard's classifier learns from, saw
+other digits of the same source. Private training is not in the table.
 
     python benchmarks/defences.py --rows benchmarks/measured/defences.jsonl
 """
@@ -128,24 +129,24 @@ def summed(name: str, runs: Sequence[Mapping[str, Any]], seeds: int) -> dict[str
     accuracy = {key: float(np.mean([r[key] for r in runs])) for key in ("members", "others")}
     told = {"defence": name, "accuracy, members": accuracy["members"], "others": accuracy["others"]}
     for labels in (False, True):
-        best, areas, balanced = strongest([r for r in runs if r["labels"] == labels])
-        kind_of = "labels" if labels else "probabilities"
-        told |= {
-            f"best on {kind_of}": best,
-            f"AUC ({kind_of})": float(np.mean(areas)),
-            f"range ({kind_of})": f"{min(areas):.3f}-{max(areas):.3f}",
-            f"balanced accuracy ({kind_of})": float(np.mean(balanced)),
-        }
+        mine, of = [r for r in runs if r["labels"] == labels], "labels" if labels else "probabilities"
+        for metric in ("area", "balanced"):
+            best, values = strongest(mine, metric)
+            told |= {
+                f"{metric}, {of}": float(np.mean(values)),
+                f"range, {metric}, {of}": f"{min(values):.3f}-{max(values):.3f}",
+                f"by, {metric}, {of}": best,
+            }
     return told | {"seeds": seeds}
 
 
-def strongest(runs: Sequence[Mapping[str, Any]]) -> tuple[str, list[float], list[float]]:
-    """Name of the attack with the largest mean area; its areas and balanced accuracies over the seeds."""
-    found: dict[str, list[Mapping[str, Any]]] = {}
+def strongest(runs: Sequence[Mapping[str, Any]], metric: str) -> tuple[str, list[float]]:
+    """Name of the attack with the largest mean of the metric; its values over the seeds."""
+    found: dict[str, list[float]] = {}
     for run in runs:
-        found.setdefault(f"{run['attack']}, {run['variant']}".removesuffix(", "), []).append(run)
-    best = max(found, key=lambda key: float(np.mean([r["area"] for r in found[key]])))
-    return best, [r["area"] for r in found[best]], [r["balanced"] for r in found[best]]
+        found.setdefault(f"{run['attack']} ({run['variant']})".removesuffix(" ()"), []).append(run[metric])
+    best = max(found, key=lambda key: float(np.mean(found[key])))
+    return best, found[best]
 
 
 if __name__ == "__main__":

@@ -12,10 +12,9 @@ from engram.attacks.gap import Gap
 from engram.attacks.thresholds import Confidence
 from engram.data.fingerprints import fingerprint
 from engram.defences import defence
-from engram.defences.memguard import WIDTHS, Classifier, Guarded, Level, chance, defence_classifier, drawn, moved
+from engram.defences.memguard import Classifier, Guarded, Level, chance, defence_classifier, drawn, moved
 from engram.measure.ranks import ranked
 from engram.measure.roc import auc
-from engram.models.opponents import AnswerNet
 from engram.seed import Seed
 from engram.signals import shown
 
@@ -76,15 +75,8 @@ def test_noise_takes_an_answer_across_the_border_and_keeps_its_label(weights):
     torch.testing.assert_close(found.sum(-1), torch.ones(400, dtype=torch.float64))
 
 
-def literal(p, weights, steps=300):
+def literal(p, h, steps=300):
     """Algorithm 1 for one answer, as it is printed; c3 ends where ours does."""
-    net = AnswerNet(len(p), WIDTHS, 0.0)().double()
-    net.load_state_dict({k: w.double() for k, w in weights.items()})
-
-    def h(z):
-        out = net(torch.softmax(z, -1)[None])[0]
-        return out[1] - out[0]
-
     z = p.log()
     label, best = int(z.argmax()), torch.zeros_like(z)
     for c3 in (0.1, 1.0, 10.0, 100.0):
@@ -93,11 +85,11 @@ def literal(p, weights, steps=300):
             e = e.requires_grad_()
             moved_z = z + e
             highest = max(moved_z[j] for j in range(len(p)) if j != label)
-            loss = h(moved_z).abs() + 10 * torch.relu(highest - moved_z[label])
+            loss = h(moved_z[None])[0].abs() + 10 * torch.relu(highest - moved_z[label])
             loss = loss + c3 * (torch.softmax(moved_z, -1) - torch.softmax(z, -1)).abs().sum()
             (slope,) = torch.autograd.grad(loss, e)
             e = (e - 0.1 * slope / slope.norm()).detach()
-            if int((z + e).argmax()) == label and h(z + e) * h(z) <= 0:
+            if int((z + e).argmax()) == label and h((z + e)[None]) * h(z[None]) <= 0:
                 done = True
                 break
         if not done:
@@ -106,10 +98,30 @@ def literal(p, weights, steps=300):
     return torch.softmax(z + best, -1).detach() if best.any() else p
 
 
+def sure_of_the_first(z):
+    """Log-odds that can only change sign near, or beyond, the border where another class takes over."""
+    return 10 * (z.softmax(-1)[:, 0] - 0.4)
+
+
 def test_many_answers_at_once_are_each_moved_as_the_paper_moves_one(weights):
     p = answers(12, classes=4, seed=2)
-    found = moved(p, Classifier(weights, p), 60)
-    torch.testing.assert_close(found, torch.stack([literal(row, weights, 60) for row in p]), rtol=1e-9, atol=1e-9)
+    for h in (Classifier(weights, p), sure_of_the_first):
+        by_hand = torch.stack([literal(row, h, 60) for row in p])
+        torch.testing.assert_close(moved(p, h, 60), by_hand, rtol=1e-9, atol=1e-9)
+        assert not torch.equal(by_hand, p)
+
+
+def test_a_label_is_kept_where_nothing_but_its_loss_would_help():
+    p = torch.tensor([[0.8, 0.15, 0.05]], dtype=torch.float64)
+    found = moved(p, lambda z: 10 * (z.softmax(-1)[:, 0] - 0.3), 200)
+    assert torch.equal(found, p)  # a class with less than a third is not the label
+
+
+def test_noise_that_does_not_help_is_never_added():
+    p = torch.tensor([[0.7, 0.3], [0.6, 0.4]], dtype=torch.float64)
+    assert not chance(p, p, lambda z: z[:, 0], 1.0).any()
+    assert not chance(p, p.flip(1), lambda z: (z[:, 0] - z[:, 1]).abs(), 1.0).any()  # as telling as before
+    assert chance(p, p * 0 + 0.5, lambda z: z[:, 0] - z[:, 1], 1.0).all()
 
 
 def test_the_expected_distortion_is_bounded(weights):

@@ -12,7 +12,7 @@ the recipe. So the adversary's shadows are masked by the same classifier, which 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -30,6 +30,7 @@ from engram.seed import Seed
 from engram.signals import FLOOR, released
 from engram.train import Adam, Batches, Recipe, fit, fit_many
 
+Odds = Callable[[Tensor], Tensor]  # logits [answer, class] -> log-odds of a member
 WIDTHS = (256, 128, 64)
 KEPT, CLOSE = 10.0, (0.1, 1.0, 10.0, 100.0)  # c2, and the values of c3 that are tried in turn
 STEP = 0.1  # length of each move of the logits, beta in the paper
@@ -84,7 +85,7 @@ class Classifier:
         return out[:, 1] - out[:, 0]
 
 
-def moved(p: Tensor, classifier: Classifier, steps: int) -> Tensor:
+def moved(p: Tensor, classifier: Odds, steps: int) -> Tensor:
     """Phase I: answers with the same label across the classifier's border, as near as c3 can press them; [answer, class]"""
     z = p.clamp_min(FLOOR).log()
     best, going = torch.zeros_like(z), torch.arange(len(z), device=z.device)
@@ -97,7 +98,7 @@ def moved(p: Tensor, classifier: Classifier, steps: int) -> Tensor:
     return (z + best).softmax(-1).where(best.any(-1, keepdim=True), p)
 
 
-def _searched(z: Tensor, classifier: Classifier, closeness: float, steps: int) -> tuple[Tensor, Tensor]:
+def _searched(z: Tensor, classifier: Odds, closeness: float, steps: int) -> tuple[Tensor, Tensor]:
     """One run of algorithm 1's inner loop; the noise, and where it does what it should."""
     label, e = z.argmax(-1, keepdim=True), torch.zeros_like(z)
     with torch.no_grad():
@@ -116,7 +117,7 @@ def _searched(z: Tensor, classifier: Classifier, closeness: float, steps: int) -
     return e, reached
 
 
-def _downhill(z: Tensor, e: Tensor, label: Tensor, classifier: Classifier, closeness: float) -> Tensor:
+def _downhill(z: Tensor, e: Tensor, label: Tensor, classifier: Odds, closeness: float) -> Tensor:
     with torch.enable_grad():
         e = e.detach().requires_grad_()
         there = z + e
@@ -129,7 +130,7 @@ def _downhill(z: Tensor, e: Tensor, label: Tensor, classifier: Classifier, close
     return direction
 
 
-def chance(p: Tensor, found: Tensor, classifier: Classifier, distortion: float) -> Tensor:
+def chance(p: Tensor, found: Tensor, classifier: Odds, distortion: float) -> Tensor:
     """Phase II, equation 19: how often the noise is added, [answer]."""
     with torch.no_grad():
         before, after = ((classifier(a.clamp_min(FLOOR).log()).sigmoid() - 0.5).abs() for a in (p, found))
