@@ -80,8 +80,36 @@ def _run(where: str, rows: Sequence[Mapping[str, Any]]) -> str:
     return told + "\n\n" + markdown(heads, [[number(row.get(head)) for head in heads] for row in rows])
 
 
+def _reproduced(rest: str) -> str:
+    """Of a stored reproduction, the cells whose column begins with one of the words that follow its name; all, without."""
+    paper, *wanted = rest.split()
+    told = json.loads((MEASURED / "reproduced" / f"{paper}.json").read_text())
+    cells = [c for c in told["table"] if not wanted or c["column"].startswith(tuple(wanted))]
+    columns = list(dict.fromkeys(c["column"] for c in cells))
+    by_place = {(c["row"], c["column"]): c for c in cells}
+    rows = [
+        (row, *(_cell(by_place.get((row, column))) for column in columns))
+        for row in dict.fromkeys(c["row"] for c in cells)
+    ]
+    where = f"Scale {told['scale']}, {hardware(told)}, torch {told['environment']['torch']}; published in parentheses."
+    return markdown(("", *columns), rows) + "\n\n" + where
+
+
+def _cell(cell: Mapping[str, Any] | None) -> str:
+    if cell is None or cell["ours"] is None:
+        return "" if cell is None else cell["note"]
+    ends = "" if cell["low"] is None else f" [{cell['low']:.3g}, {cell['high']:.3g}]"
+    published = "" if cell["published"] is None else f" ({cell['published']:.4g})"
+    return f"{cell['ours']:.3g}{ends}{published}"
+
+
 ABOUT = ("benchmark", "at", "environment")
-TABLES: Mapping[str, Callable[[str], str]] = {"attacks": _attacks, "defences": _defences, "rows": _rows}
+TABLES: Mapping[str, Callable[[str], str]] = {
+    "attacks": _attacks,
+    "defences": _defences,
+    "rows": _rows,
+    "reproduced": _reproduced,
+}
 
 
 def stored() -> Iterable[dict[str, Any]]:

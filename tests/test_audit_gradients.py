@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from gradients import batch
 
 from engram.access import Gradients, Probabilities
-from engram.audit import MEMBERSHIP, Plan, audit, judged
+from engram.audit import MEMBERSHIP, Plan, audit, defended, judged
 from engram.data import digits
 from engram.models import MLP
 from engram.report import render
@@ -46,6 +47,15 @@ def test_records_are_recovered_and_behind_enough_noise_they_are_not(stored):
     assert found(stored, "certificate", "deep-leakage", "gaussian-sharing").value > 0.1
 
 
+def test_a_defence_on_sharing_changes_the_update_and_not_the_model(tmp_path):
+    target = sharing(RECIPE, started(RECIPE, Seed(0)), digits().take(np.arange(2)), name="two digits", seed=Seed(0))
+    with Store(tmp_path / "engram.db") as store:
+        arm = defended(target, "gaussian-sharing", PLAN, store)
+    assert arm.model is target.model
+    noise = torch.cat([(a - b).flatten() for a, b in zip(arm.update.tensors, target.update.tensors, strict=True)])
+    assert noise.std().item() == pytest.approx(0.1, rel=0.1)
+
+
 def test_an_attack_that_cannot_answer_says_why(stored):
     refused = found(stored, "recovered@0.001", "linear-layer")
     assert refused.value is None
@@ -73,6 +83,14 @@ def test_the_default_attacks_follow_the_access():
     assert Plan().suited(Probabilities).attacks == MEMBERSHIP
     assert "deep-leakage" in Plan().suited(Gradients).attacks
     assert Plan(attacks=("gap",)).suited(Gradients).attacks == ("gap",)
+
+
+def test_knobs_of_suited_attacks_are_checked_at_once():
+    assert Plan(knobs={"spear": {"draws": 8}}).attacks is None
+    with pytest.raises(ValueError, match="did you mean draws"):
+        Plan(knobs={"spear": {"drows": 8}})
+    with pytest.raises(ValueError, match="no attack or defence of this audit is called 'dragr'"):
+        Plan(knobs={"dragr": {}})
 
 
 def test_a_knob_of_an_attack_that_does_not_suit_is_an_error(tmp_path):

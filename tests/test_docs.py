@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -41,3 +42,15 @@ def test_attacks_that_pages_set_exist(page):
         assert name in ATTACKS or name == "yours", name
     for names in re.findall(r"--attacks ([\w,-]+)", page.read_text()):
         assert set(names.split(",")) <= set(ATTACKS), names
+
+
+def test_a_typed_figure_is_seen(tmp_path):
+    page = ROOT / "docs" / "measured.md"
+    before = page.read_text()
+    spec = importlib.util.spec_from_file_location("render", ROOT / "docs" / "render.py")
+    render = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(render)
+    figure = re.search(r"\| (0\.\d{3,}) \|", before)[1]
+    typed = tmp_path / "page.md"
+    typed.write_text(before.replace(figure, "0.123456"))
+    assert render.rendered(typed.read_text()) == before

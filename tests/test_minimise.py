@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from collections import deque
+
 import pytest
 import torch
 
-from engram.minimise import lbfgs, signed_adam
+from engram.minimise import _direction, _pair, lbfgs, signed_adam
 
 
 def rosenbrock(z):
@@ -51,3 +53,17 @@ def test_signed_adam_keeps_the_best_and_stays_in_its_box():
     found = signed_adam(lambda z: (z - goal).square().sum(1), start, steps=range(400), total=400, box=(0.0, 1.0))
     torch.testing.assert_close(found.z, torch.tensor([[0.5, 1.0], [0.5, 1.0]], dtype=torch.float64), rtol=0, atol=2e-3)
     torch.testing.assert_close(found.costs, (found.z - goal).square().sum(1))
+
+
+def test_its_direction_is_that_of_the_matrix_it_stands_for():
+    """The two loops multiply by the BFGS inverse (Nocedal 1980, equation 4), started from a multiple of the identity."""
+    stream = torch.Generator().manual_seed(0)
+    s, y = (torch.randn(3, 5, generator=stream, dtype=torch.float64) for _ in range(2))
+    y = y * (s * y).sum(1, keepdim=True).sign()
+    g = torch.randn(1, 5, generator=stream, dtype=torch.float64)
+    pairs = deque(_pair(a[None], b[None]) for a, b in zip(s, y, strict=True))
+    inverse = torch.eye(5, dtype=torch.float64) * (s[-1] @ y[-1]) / (y[-1] @ y[-1])
+    for a, b in zip(s, y, strict=True):
+        left = torch.eye(5, dtype=torch.float64) - torch.outer(a, b) / (a @ b)
+        inverse = left @ inverse @ left.T + torch.outer(a, a) / (a @ b)
+    torch.testing.assert_close(_direction(g, pairs)[0], -inverse @ g[0])

@@ -377,10 +377,11 @@ def test_any_file_name_will_do(tmp_path, name, monkeypatch):
 
 
 def test_a_store_is_read_where_nothing_may_be_written(path):
-    """SQLite keeps an index of its log beside the file. A folder in its place stops root too."""
+    """SQLite puts its log and an index of it beside the file. A link into nowhere in their place stops root too."""
     with Store(path) as store:
         store.begin("i", {"target": {"name": "digits"}})
-    Path(f"{path}-shm").mkdir()
+    for end in ("-wal", "-shm"):
+        Path(f"{path}{end}").symlink_to("/nowhere/at/all")
     with Store(path, write=False) as store:
         assert store.runs()[0].about == {"target": {"name": "digits"}}
 

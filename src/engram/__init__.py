@@ -9,6 +9,7 @@ __version__ = "0.1.0"
 
 _PLACES = {
     "Dataset": "engram.data",
+    "Gradients": "engram.access",
     "Labels": "engram.access",
     "Plan": "engram.audit",
     "Probabilities": "engram.access",
@@ -16,6 +17,7 @@ _PLACES = {
     "Seed": "engram.seed",
     "Store": "engram.store",
     "Target": "engram.target",
+    "Update": "engram.train",
     "dataset": "engram.data",
     "private": "engram.clipping",
 }

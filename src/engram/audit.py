@@ -20,6 +20,7 @@ from engram.access import Gradients, Handle, Lab, OutOfQueries, Unknown
 from engram.attacks import attack as attack_named
 from engram.attacks import kind as attack_kind
 from engram.attacks import knobs_of as knobs_of_attack
+from engram.attacks import known as known_attacks
 from engram.chunks.local import Local
 from engram.data import duplicates, fingerprint
 from engram.defences import defence as defence_named
@@ -55,9 +56,10 @@ class Plan:
 
     def __post_init__(self) -> None:
         self.told()  # an unknown name or knob is an error now, not after an hour
-        if self.attacks is not None:
-            for name in self.knobs:
-                check.known("attack or defence of this audit", name, (*self.attacks, *self.defences))
+        for name in self.knobs:
+            check.known("attack or defence of this audit", name, (*(self.attacks or known_attacks()), *self.defences))
+            if name not in self.defences:
+                self.attack(name)
 
     def suited(self, access: type[Handle]) -> Plan:
         """With the attacks that are tried by default where the adversary is granted this."""

@@ -29,8 +29,10 @@ def test_whole_orders_equal_the_binomial_sum():
         assert wrong(one(noise, rate, order), oracle.sampled_by_binomial(rate, noise, order)) < 1e-10
 
 
-@pytest.mark.parametrize(("rate", "noise"), [(1e-4, 100.0), (1e-4, 0.1), (0.01, 1.0), (0.3, 31.0), (0.9, 5.0)])
-@pytest.mark.parametrize("order", [1000, 10_000])
+@pytest.mark.parametrize(
+    ("rate", "noise", "order"),
+    [(1e-4, 100.0, 10_000), (0.3, 31.0, 10_000), (1e-4, 0.1, 2000), (0.01, 1.0, 2000), (0.9, 5.0, 2000)],
+)
 def test_large_orders_equal_the_binomial_sum(rate, noise, order):
     assert wrong(one(noise, rate, order), oracle.sampled_by_binomial(rate, noise, order)) < 1e-10
 

@@ -19,6 +19,7 @@ from engram.accounting import (
     SampledWithoutReplacement,
     Schedule,
     UnknownEvent,
+    below,
     clt,
     tight,
 )
@@ -67,6 +68,32 @@ def test_renyi_stands_above_it(noise, rate, steps):
     assert found.upper < 0.95 * renyi
 
 
+@pytest.mark.parametrize(
+    ("noise", "rate", "steps"),
+    [(1.1, 0.0043, 14_063), (1.0, 0.01, 100_000), (20.0, 0.001, 100_000), (5.0, 0.2, 10_000)],
+)
+def test_many_steps_are_bracketed_within_a_hundredth(noise, rate, steps):
+    """Rounding the losses of each step down to the grid loses a third here."""
+    found = tight.epsilon(training(noise, rate, steps), 1e-5)
+    assert 0.99 * found.upper < found.lower <= found.upper
+
+
+@pytest.mark.parametrize(("noise", "rate"), [(1.1, 0.0043), (0.6, 0.3), (20.0, 0.9)])
+@pytest.mark.parametrize("interval", [1e-3, 1e-2, 0.2])
+def test_what_lies_below_lies_below(noise, rate, interval):
+    """At each epsilon, also off the grid: delta of the coarse distribution against the true one, by its best test."""
+    first, mass, excess = below.sampled_gaussian(noise, rate, interval)
+    losses = (first + np.arange(len(mass))) * interval
+    assert mass.sum() <= 1 + 1e-12
+    assert excess < 1e-12
+    for epsilon in (-0.3, -0.0031, 0.0, 0.0123, 0.4567, 1.77):
+        coarse = float(np.sum(mass * np.maximum(0.0, 1 - np.exp(epsilon - losses))))
+        log_p, log_q = below._tests(np.array([epsilon]), noise, rate)
+        exact = float(np.exp(log_p[0]) - np.exp(epsilon + log_q[0]))
+        assert coarse <= exact + 1e-12
+        assert coarse >= exact - interval / 2
+
+
 def test_small_steps_are_not_drowned_by_the_interval():
     """At a fixed interval of 1e-4 the pessimism of 10,000 such steps is larger than their epsilon."""
     found = tight.epsilon(training(20.0, 0.001, 10_000), 1e-5)
@@ -75,8 +102,8 @@ def test_small_steps_are_not_drowned_by_the_interval():
 
 
 def test_a_schedule_is_its_steps():
-    schedule = Schedule(np.array([1.0, 1.0, 2.0]), np.array([0.1, 0.1, 0.2]))
-    listed = Composed((PoissonSampled(0.1, Gaussian(1.0)), 2), (PoissonSampled(0.2, Gaussian(2.0)), 1))
+    schedule = Schedule(np.array([3.0, 3.0, 4.0]), np.array([0.1, 0.1, 0.2]))
+    listed = Composed((PoissonSampled(0.1, Gaussian(3.0)), 2), (PoissonSampled(0.2, Gaussian(4.0)), 1))
     assert tight.epsilon(schedule, 1e-5) == tight.epsilon(listed, 1e-5)
 
 

@@ -77,9 +77,9 @@ def test_a_wrong_target_is_refused(wrong, tmp_path, kind):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--attacks", "lirra"), "no attack is called 'lirra'; did you mean lira? Known: bavaria, confidence, entropy, gap"),
-        (("--attacks", "zzz"), "no attack is called 'zzz'. Known: bavaria"),
-        (("--defences", "l3"), "no defence is called 'l3'; did you mean l2? Known: early-stopping, l2"),
+        (("--attacks", "lirra"), "no attack is called 'lirra'; did you mean lira? Known: bag-of-labels, bavaria"),
+        (("--attacks", "zzz"), "no attack is called 'zzz'. Known: bag-of-labels, bavaria"),
+        (("--defences", "l3"), "no defence is called 'l3'; did you mean l2? Known: augmentation, "),
         (("--set", "lira.shadow=8"), "no knob of lira is called 'shadow'; did you mean shadows? Known: mode, shadows"),
         (("--set", "rmia.shadows=8"), "no attack or defence of this audit is called 'rmia'"),
         (("--set", "lira.variance=recrd"), "did you mean record? Known: fixed, record"),

@@ -21,7 +21,7 @@ from engram.models.opponents import AnswerNet
 from engram.seed import Seed
 from engram.signals import confidence
 from engram.target import answering
-from engram.train import SGD, Batches, FullBatch, Recipe, fit
+from engram.train import SGD, Batches, FullBatch, Poisson, Recipe, fit
 from engram.train.loop import started
 
 PART = {
@@ -38,6 +38,7 @@ PART = {
     "laplace-sharing": {"share"},
     "memguard": {"after"},
     "memguard-optimised": {"after"},
+    "private": {"sampler", "step"},
     "pruned-sharing": {"share"},
     "relaxloss": {"step"},
     "rounded-outputs": {"after"},
@@ -92,9 +93,12 @@ def test_each_knob_reaches_the_recipe(name, given):
     needed = given.get(name, {})
     plain = fingerprint(defence(name, needed)(LEARNED_BY_HEART))
     for knob, default in {**knobs_of(name), **needed}.items():
-        if isinstance(default, str):
+        if isinstance(default, str) or knob == "delta":  # a path; or what counts only where there is a budget
             continue
-        other = default + 1 if type(default) is int else not default if isinstance(default, bool) else default / 2
+        if default is None:
+            other = 8.0
+        else:
+            other = default + 1 if type(default) is int else not default if isinstance(default, bool) else default / 2
         assert fingerprint(defence(name, {**needed, knob: other})(LEARNED_BY_HEART)) != plain
         assert fingerprint(defence(name, {**needed, knob: default})(LEARNED_BY_HEART)) == plain
 
@@ -138,7 +142,7 @@ STACKED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("sampler", [FullBatch(), Batches(8)], ids=["full batch", "batches"])
+@pytest.mark.parametrize("sampler", [FullBatch(), Batches(8), Poisson(0.3)], ids=["full", "batches", "poisson"])
 @pytest.mark.parametrize("name", STACKED)
 def test_stacked_models_equal_models_trained_alone(name, sampler, given):
     """Of the defences that draw nothing but from streams of each model's own."""
@@ -196,3 +200,11 @@ def test_ours_cannot_be_replaced_from_outside(monkeypatch):
     added = EntryPoint("l2", "contract.targets:noise", "engram.defences")
     monkeypatch.setattr(engram.defences.importlib.metadata, "entry_points", lambda group: [added] * bool(group))
     assert function("l2").__name__ == "l2"
+
+
+def test_augmentation_of_what_is_no_image_is_refused():
+    armed = defence("augmentation")(LEARNED_BY_HEART)
+    with pytest.raises(
+        ValueError, match=r"needs images, \[record, channel, row, column\], got records of shape \(12,\)"
+    ):
+        fit(armed, leaky().records, seed=Seed(0))

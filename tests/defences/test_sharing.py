@@ -32,6 +32,12 @@ def test_laplace_noise_has_its_tail():
     assert (noise.abs() > 2.5).double().mean().item() == pytest.approx(0.02914, rel=0.05)
 
 
+def test_laplace_noise_is_finite_however_often_it_is_drawn():
+    """The inverse of the distribution function is not: a uniform draw in float32 is zero once in 2^24."""
+    for noise in after("laplace-sharing", [torch.zeros(2**24)] * 4):
+        assert torch.isfinite(noise).all()
+
+
 def test_pruning_zeroes_the_smallest_of_each_tensor():
     told = after("pruned-sharing", [torch.tensor([3.0, -1.0, 2.0, 0.5]), torch.tensor([[1e-9, 1.0]])], {"share": 0.5})
     assert told[0].tolist() == [3.0, 0.0, 2.0, 0.0]

@@ -123,7 +123,7 @@ def opponents(models=2, shared=False):
     x = torch.randn(10, 12) if shared else torch.randn(models, 10, 12)
     y = torch.randint(0, 4, (10,) if shared else (models, 10))
     seeds = [Seed(m) for m in range(models)]
-    training = Training(CrossEntropy(), stack, torch.optim.SGD([stack.flat.values]), seeds, (x, y, shared))
+    training = Training(CrossEntropy(), stack, torch.optim.SGD([stack.flat.values]), seeds, 40, False, (x, y, shared))
     return Opponents(training, classes=4, width=16, rate=1e-2)
 
 

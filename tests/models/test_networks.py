@@ -124,7 +124,7 @@ def test_a_bad_knob_gets_one_sentence(make, error, says):
 
 def test_the_table_of_names_is_complete_and_loads_late():
     assert all(hasattr(models, name) for name in models.__all__)
-    with pytest.raises(AttributeError, match="no attribute 'ResNet21'; it has MLP"):
+    with pytest.raises(AttributeError, match="no attribute 'ResNet21'; it has "):
         _ = models.ResNet21
     code = "import sys, engram.models; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -12,7 +12,7 @@ import pytest
 from report.fabricated import Fabricated, fabricate
 
 import engram.report
-from engram.report import SECTIONS, render, write
+from engram.report import render, write
 from engram.report.exposed import percentiles
 from engram.report.page import EMPTY
 from engram.types import Finding, Scores
@@ -72,12 +72,17 @@ def page(tmp_path, made=None, *, redact=False):
         return render(store, run, redact=redact)
 
 
-@pytest.mark.parametrize("redact", [False, True])
 @pytest.mark.parametrize("case", CASES)
-def test_nothing_runs_and_nothing_is_fetched(tmp_path, case, redact):
-    told = page(tmp_path, CASES[case], redact=redact)
+def test_nothing_runs_and_nothing_is_fetched(tmp_path, case):
+    store, run = fabricate(tmp_path / "engram.db", CASES[case])
+    with store:
+        for redact in (False, True):
+            harmless(render(store, run, redact=redact))
+
+
+def harmless(told: str) -> None:
     parts = Parts(told)
-    assert {"html", "head", "body", "main", "svg"} - {"svg"} <= set(parts.tags)
+    assert {"html", "head", "body", "main"} <= set(parts.tags)
     assert not set(parts.tags) & {"script", "iframe", "object", "embed", "link", "base", "form", "a", "audio", "video"}
     assert not [a for a in parts.attributes if a[1].startswith("on")]
     places = [v for _, name, v in parts.attributes if name in ("src", "href", "srcset", "action", "data", "xlink:href")]
@@ -86,7 +91,7 @@ def test_nothing_runs_and_nothing_is_fetched(tmp_path, case, redact):
     assert told.count("<style>") == told.count("</style>") == 1
     assert ("meta", "content", "default-src 'none'; style-src 'unsafe-inline'; img-src data:") in parts.attributes
     assert "None" not in parts.words
-    assert "nan" not in parts.words.lower().replace("nanme", "").split()
+    assert "nan" not in parts.words.split()
 
 
 def test_hostile_text_is_shown_as_text(tmp_path):
@@ -108,7 +113,6 @@ def test_the_parts_of_a_report_are_those_of_the_table(tmp_path):
         "verdict", "questions", "threat", "findings", "roc", "scores", "defences", "exposed", "control", "untried",
         "limits", "tags", "reproduce",
     ]  # fmt: skip
-    assert len(ids) == len(SECTIONS) - 1
 
 
 def test_the_same_store_gives_the_same_text(tmp_path):

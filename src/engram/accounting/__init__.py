@@ -4,7 +4,7 @@
 >>> from engram.accounting import Composed, Gaussian, PoissonSampled
 >>> run = Composed((PoissonSampled(0.01, Gaussian(1.1)), 1000))
 >>> round(accounting.epsilon(run, delta=1e-5), 3)
-1.694
+1.712
 """
 
 from __future__ import annotations

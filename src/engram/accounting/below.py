@@ -1,9 +1,9 @@
 """A privacy-loss distribution below that of the Poisson-sampled Gaussian, for a lower bound on epsilon that stays close.
 
-Its losses lie on a grid, and it is dominated by the true one: at each grid point delta is taken from the tests {loss > t} with
-t half way to the neighbouring points, the smaller of the two. Between two points both ends then lie below the line of the test
-between them, which is below the true delta. What it loses is of second order in the interval, where rounding losses down to
-the grid loses the first order with every step.
+Its losses lie on a grid, and the true one dominates it: at each grid point delta is taken from the tests {loss > t} with t
+half way to the neighbouring points, the smaller of the two. Between two points both ends then lie below the line of the
+test between them, which is below the true delta. What it loses is of second order in the interval, where rounding losses
+down to the grid loses the first order with every step.
 
 The pair is N(0, s^2) and the mixture, in the direction of the larger divergence; a lower bound needs no more than one pair.
 """
@@ -52,7 +52,8 @@ def _hull(u: Floats, g: Floats) -> Floats:
                 break
             kept.pop()
         kept.append(i)
-    return np.minimum(g, np.interp(u, u[kept], g[kept]))
+    lower: Floats = np.minimum(g, np.interp(u, u[kept], g[kept]))
+    return lower
 
 
 def _loss(x: float, noise: float, rate: float) -> float:
@@ -66,7 +67,8 @@ def _least_delta(k: Ints, noise: float, rate: float, interval: float) -> Floats:
     eps = k * interval
     below = np.exp(log_p[:-1]) - np.exp(eps + log_q[:-1])
     above = np.exp(log_p[1:]) - np.exp(eps + log_q[1:])
-    return np.maximum(0.0, np.minimum(below, above))
+    least: Floats = np.maximum(0.0, np.minimum(below, above))
+    return least
 
 
 def _tests(losses: Floats, noise: float, rate: float) -> tuple[Floats, Floats]:

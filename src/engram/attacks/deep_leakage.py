@@ -43,6 +43,7 @@ class DeepLeakage:
     steps: int = 3000
     labels: Literal["first", "joint"] = "first"
     order: Literal["together", "turns"] = "together"
+    spread: float = 1.0  # deviation of the records that a search starts from
     batch: int | None = None
     enough: float = 1e-26  # of the shared gradient's squared length: there is nothing left to explain
 
@@ -51,6 +52,7 @@ class DeepLeakage:
         check.known("order of deep-leakage", self.order, ("together", "turns"))
         check.at_least("restarts", self.restarts, 1)
         check.at_least("steps", self.steps, 1)
+        check.positive("spread", self.spread)
 
     def __call__(self, target: Gradients, *, seed: Seed, track: Track = quiet) -> Recovered:
         records = self._records(target)
@@ -93,10 +95,10 @@ class DeepLeakage:
         return records
 
     def _started(self, target: Gradients, records: int, seed: Seed) -> tuple[Tensor, Split]:
-        """Records from a standard normal; so are labels, where they are searched. One row a start, record by record."""
+        """Records and, where they are searched, labels from a normal. One row a start, record by record."""
         size = int(np.prod(target.shape))
         wide = size + (target.classes if self.labels == "joint" else 0)
-        z = torch.as_tensor(seed.child("start").numpy().normal(size=(self.restarts, records * wide)))
+        z = torch.as_tensor(seed.child("start").numpy().normal(scale=self.spread, size=(self.restarts, records * wide)))
         z = z.to(target.device)
         if self.labels == "joint":
             return z, lambda z: _soft(z, records, size, target.shape)

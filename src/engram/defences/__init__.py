@@ -31,6 +31,7 @@ DEFENCES = {
     "laplace-sharing": "engram.defences.noisy_sharing:laplace_sharing",
     "memguard": "engram.defences.memguard:memguard",
     "memguard-optimised": "engram.defences.memguard:memguard_optimised",
+    "private": "engram.defences.private:private",
     "pruned-sharing": "engram.defences.coarse_sharing:pruned_sharing",
     "relaxloss": "engram.defences.relaxloss:relaxloss",
     "rounded-outputs": "engram.defences.rounded_outputs:rounded_outputs",

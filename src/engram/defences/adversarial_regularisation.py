@@ -22,7 +22,7 @@ from engram.train.loop import seeded
 from engram.train.optimisers import Adam
 from engram.train.recipe import Recipe
 from engram.train.stack import Stack
-from engram.train.steps import Batch, Records, Take, Training, only_plain
+from engram.train.steps import Batch, Records, Take, Training, mean, only_plain
 
 ALONE = 3  # epochs
 
@@ -42,10 +42,12 @@ class Opponents:
         label = functional.one_hot(y, p.shape[-1]).to(p.dtype)
         return self.nets(torch.cat([p, label], -1))[..., 0]
 
-    def learn(self, members: tuple[Tensor, Tensor], others: tuple[Tensor, Tensor]) -> Tensor:
+    def learn(
+        self, members: tuple[Tensor, Tensor], others: tuple[Tensor, Tensor], present: Tensor | None = None
+    ) -> Tensor:
         """One step towards telling answers to members from answers to others; their loss before it, [model]."""
         inside, outside = self.odds(*members), self.odds(*others)
-        loss = -(functional.logsigmoid(inside).mean(1) + functional.logsigmoid(-outside).mean(1)) / 2
+        loss = -(mean(functional.logsigmoid(inside), present) + functional.logsigmoid(-outside).mean(1)) / 2
         self.nets.backward(loss.sum())
         self.optimiser.step()
         return loss.detach()
@@ -85,22 +87,22 @@ class Opposed:
 
         def take(batch: Batch) -> None:
             outputs = training.outputs(batch)  # [model, record, class]
-            objective = training.loss(outputs, batch.y).mean(1)
+            objective = mean(training.loss(outputs, batch.y), batch.present)
             if batch.epoch >= ALONE:
                 opponents[:] = opponents or [Opponents(training, outputs.shape[-1], self.width, self.rate)]
-                objective = objective + self.weight * self._told(training, opponents[0], outputs.softmax(-1), batch.y)
+                objective = objective + self.weight * self._told(training, opponents[0], outputs.softmax(-1), batch)
             training.descend(objective)
 
         return take
 
-    def _told(self, training: Training, opponents: Opponents, p: Tensor, y: Tensor) -> Tensor:
+    def _told(self, training: Training, opponents: Opponents, p: Tensor, batch: Batch) -> Tensor:
         """What the opponents gain from these members once they have learned, [model]."""
         for _ in range(self.steps):
-            x, other = opponents.others(y.shape[1])
+            x, other = opponents.others(p.shape[1])
             with torch.no_grad():
                 outside = training.models(x).softmax(-1)
-            opponents.learn((p.detach(), y), (outside, other))
-        return functional.logsigmoid(opponents.odds(p, y)).mean(1)
+            opponents.learn((p.detach(), batch.y), (outside, other), batch.present)
+        return mean(functional.logsigmoid(opponents.odds(p, batch.y)), batch.present)
 
 
 def _drawn(build: Inference, seed: Seed) -> torch.nn.Module:

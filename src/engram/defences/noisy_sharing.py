@@ -30,8 +30,8 @@ class Noise:
     def _drawn(self, like: Tensor) -> Tensor:
         if self.shape == "gaussian":
             return torch.randn_like(like)
-        half = torch.rand_like(like) - 0.5
-        return -half.sign() * torch.log1p(-2 * half.abs()) / 2**0.5  # a Laplace of variance one has scale 1 / sqrt(2)
+        one, other = (torch.empty_like(like).exponential_() for _ in range(2))
+        return (one - other) / 2**0.5  # the difference is a Laplace of scale one, hence of variance two
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from engram import check
 from engram.train.recipe import Recipe
-from engram.train.steps import Batch, Take, Training, only_plain
+from engram.train.steps import Batch, Take, Training, mean, only_plain
 
 
 @dataclass(frozen=True)
@@ -29,18 +29,20 @@ class Relaxed:
         def take(batch: Batch) -> None:
             outputs = training.outputs(batch)  # [model, record, class]
             losses = training.loss(outputs, batch.y)  # [model, record]
-            training.descend(self.objective(outputs, batch.y, losses, batch.epoch))
+            training.descend(self.objective(outputs, batch.y, losses, batch.epoch, batch.present))
 
         return take
 
-    def objective(self, outputs: Tensor, y: Tensor, losses: Tensor, epoch: int) -> Tensor:
+    def objective(
+        self, outputs: Tensor, y: Tensor, losses: Tensor, epoch: int, present: Tensor | None = None
+    ) -> Tensor:
         """[model]"""
-        mean = losses.mean(1)
+        level = mean(losses, present)
         if epoch % 2 == 0:
-            return (mean - self.alpha).abs()
+            return (level - self.alpha).abs()
         right = (outputs.argmax(-1) == y).to(losses.dtype)
-        flatter = ((1 - right) * soft_loss(outputs, y, self.upper) - losses).mean(1)
-        return torch.where(mean > self.alpha, mean, flatter)
+        flatter = mean((1 - right) * soft_loss(outputs, y, self.upper) - losses, present)
+        return torch.where(level > self.alpha, level, flatter)
 
 
 def soft_loss(outputs: Tensor, y: Tensor, upper: float) -> Tensor:

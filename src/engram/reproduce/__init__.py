@@ -9,6 +9,7 @@ from engram import check
 from engram.reproduce.cells import Bench, Cell
 
 PAPERS = {
+    "deep-leakage": "engram.reproduce.deep_leakage",
     "renyi": "engram.reproduce.renyi",
 }
 

@@ -3,8 +3,9 @@
 from engram.train.loop import fit, fit_many
 from engram.train.losses import CrossEntropy
 from engram.train.optimisers import SGD, Adam, Cosine, Drops
+from engram.train.private import Private
 from engram.train.recipe import Fresh, Given, Patience, Recipe
-from engram.train.sampling import Batches, FullBatch
+from engram.train.sampling import Batches, FullBatch, Poisson
 from engram.train.sharing import Update, shared, summed
 from engram.train.stack import Stack
 from engram.train.steps import Plain
@@ -21,6 +22,8 @@ __all__ = [
     "Given",
     "Patience",
     "Plain",
+    "Poisson",
+    "Private",
     "Recipe",
     "Stack",
     "Update",

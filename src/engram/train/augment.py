@@ -24,6 +24,7 @@ class Flipped:
         check.fraction("share", self.share, zero=True, one=True)
 
     def __call__(self, x: Tensor) -> Tensor:
+        _images(x)
         turn = torch.rand(x.shape[:-3], device=x.device) < self.share
         return torch.where(turn[..., None, None, None], x.flip(-1), x)
 
@@ -38,6 +39,7 @@ class Shifted:
         check.at_least("pixels", self.pixels, 1)
 
     def __call__(self, x: Tensor) -> Tensor:
+        _images(x)
         flat = x.reshape(-1, *x.shape[-3:])
         n, _, rows, columns = flat.shape
         padded = functional.pad(flat, [self.pixels] * 4)
@@ -46,3 +48,11 @@ class Shifted:
         column = (torch.arange(columns, device=x.device) + right)[:, None]  # [image, 1, column]
         moved = padded[torch.arange(n, device=x.device)[:, None, None], :, row, column]  # [image, row, column, channel]
         return moved.permute(0, 3, 1, 2).reshape(x.shape)
+
+
+def _images(x: Tensor) -> None:
+    if x.ndim < 4:
+        raise ValueError(
+            f"augmentation needs images, [record, channel, row, column], got records of shape {tuple(x.shape[1:])}; "
+            "leave it out for tables"
+        )

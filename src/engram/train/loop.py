@@ -17,12 +17,23 @@ from engram.train.steps import Batch, Training
 from engram.types import Ints, Track, quiet
 
 
-def fit(recipe: Recipe, data: Dataset, *, seed: Seed, device: Device = "cpu", track: Track = quiet) -> nn.Module:
+def fit(
+    recipe: Recipe,
+    data: Dataset,
+    *,
+    seed: Seed,
+    device: Device = "cpu",
+    track: Track = quiet,
+    release: bool = False,
+) -> nn.Module:
     """A model trained on all of `data`, in evaluation mode.
 
     `recipe.after` is not part of the module: it is applied where the model answers (`engram.signals.released`).
+    With `release` the noise of a private recipe comes from the operating system; else it is simulated from the seed, and
+    the model carries no guarantee.
     """
-    models = fit_many(recipe, data, np.arange(len(data))[None], [seed], stacked=False, device=device, track=track)
+    rows = np.arange(len(data))[None]
+    models = fit_many(recipe, data, rows, [seed], stacked=False, device=device, track=track, release=release)
     assert isinstance(models, Single)
     return models.module.eval()
 
@@ -36,6 +47,7 @@ def fit_many(
     stacked: bool = True,
     device: Device = "cpu",
     track: Track = quiet,
+    release: bool = False,
 ) -> Models:
     """One model for each line of `rows`, in evaluation mode; `stacked=False` takes exactly one."""
     if not rows.shape[1]:
@@ -44,28 +56,31 @@ def fit_many(
     models = Stack(modules, len(seeds), device) if stacked else Single(next(modules), device)
     with seeded(seeds[0].child("noise"), device):
         x, y = torch.as_tensor(data.x, device=device), torch.as_tensor(data.y, device=device)
-        _play(recipe, models, _Feed(x, y, rows), seeds, track)
+        _play(recipe, models, _Feed(x, y, rows), seeds, track, release)
     models.train(False)
     return models
 
 
-def _play(recipe: Recipe, models: Models, feed: _Feed, seeds: Sequence[Seed], track: Track) -> None:
+def _play(
+    recipe: Recipe, models: Models, feed: _Feed, seeds: Sequence[Seed], track: Track, release: bool = False
+) -> None:
     streams = [seed.child("batches").numpy() for seed in seeds]
     optimiser = recipe.optimiser(models.flat.values)
     feed, watch = _watched(recipe, models, feed, seeds)
     feed, beside = feed.cut(recipe.step.beside, [seed.child("beside").numpy() for seed in seeds])
-    take = recipe.step(Training(recipe.loss, models, optimiser, seeds, beside(None) if beside.records else None))
+    held = beside.all() if beside.records else None
+    take = recipe.step(Training(recipe.loss, models, optimiser, seeds, feed.records, release, held))
     models.train(True)
     for epoch in track(range(recipe.epochs), "training"):
         if schedule := recipe.optimiser.schedule:
             optimiser.param_groups[0]["lr"] = recipe.optimiser.rate * schedule(epoch / recipe.epochs)
         for positions in recipe.sampler(streams, feed.records):
-            x, y, shared = feed(positions)
+            x, y, shared, present = feed(positions)
             if recipe.before and shared and models.count > 1:  # each model draws its own changes
                 x, shared = x.expand(models.count, *x.shape), False
             for change in recipe.before:
                 x = change(x)
-            take(Batch(x, y.expand(models.count, -1), shared, epoch))
+            take(Batch(x, y.expand(models.count, -1), shared, epoch, present))
         if watch and watch.enough(models, recipe):
             break
     if watch:
@@ -88,10 +103,19 @@ class _Feed:
         self.records = rows.shape[1]
         self._all: tuple[Tensor, Tensor, bool] | None = None
 
-    def __call__(self, positions: Ints | None) -> tuple[Tensor, Tensor, bool]:
-        """Records, labels, and whether all models share them. No positions: all records, gathered once and kept."""
-        if positions is not None:
-            return self._gather(np.take_along_axis(self.rows, positions, 1), len(self.rows) == 1)
+    def __call__(self, positions: Ints | None) -> tuple[Tensor, Tensor, bool, Tensor | None]:
+        """Records, labels, whether all models share them, and which places hold one (None: all).
+
+        No positions: all records, gathered once and kept.
+        """
+        if positions is None:
+            return *self.all(), None
+        present = positions >= 0
+        rows = np.take_along_axis(self.rows, np.where(present, positions, 0), 1)
+        told = None if present.all() else torch.as_tensor(present, device=self.x.device)
+        return *self._gather(rows, len(self.rows) == 1), told
+
+    def all(self) -> tuple[Tensor, Tensor, bool]:
         if self._all is None:
             self._all = self._gather(self.rows, bool((self.rows == self.rows[:1]).all()))
         return self._all
@@ -139,7 +163,7 @@ class _Watch:
 
     def _loss(self, models: Models, recipe: Recipe) -> Tensor:
         models.train(False)
-        x, y, shared = self.held(None)
+        x, y, shared = self.held.all()
         with torch.no_grad():
             loss = recipe.loss(models(x, shared=shared), y.expand(models.count, -1)).mean(1).cpu()
         models.train(True)

@@ -19,7 +19,6 @@ from engram.data.dataset import Dataset
 from engram.seed import Seed
 from engram.train.loop import started
 from engram.train.recipe import Recipe
-from engram.train.sampling import FullBatch
 from engram.train.stack import Device
 
 CACHE = 32 * 2**20  # bytes of one block in training on a processor; measured best from 16 to 64 MiB
@@ -55,7 +54,7 @@ class Plan:
 def planned(recipe: Recipe, data: Dataset, records: int, device: Device = "cpu") -> Plan:
     """The plan for models of `recipe`, each trained on `records` records of `data`."""
     device = torch.device(device)
-    batch = records if isinstance(recipe.sampler, FullBatch) else min(records, recipe.sampler.size)
+    batch = recipe.sampler.expected(records)
     module = started(recipe, Seed(0))
     weights, activations, pixels = _needs(module, data, min(batch, 8))
     reason = unstackable(module)

@@ -13,14 +13,14 @@ from torch import Tensor, nn
 from engram import check
 from engram.train.losses import CrossEntropy
 from engram.train.optimisers import SGD, Adam
-from engram.train.sampling import Batches, FullBatch
+from engram.train.sampling import Batches, FullBatch, Poisson
 from engram.train.steps import Plain, Step
 
 Build = Callable[[], nn.Module]
 Loss = Callable[[Tensor, Tensor], Tensor]
 Share = Callable[[list[Tensor]], list[Tensor]]
 Optimiser = Adam | SGD
-Sampler = Batches | FullBatch
+Sampler = Batches | FullBatch | Poisson
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from engram import check
 from engram.data.dataset import Dataset
@@ -107,11 +108,12 @@ def left_by(
         found: Weights = grad(lambda v: mean_loss(model, loss, v, x, y))(w)
         return found
 
-    if rate is None:
-        return tuple(gradient(weights).values())
-    w = weights
-    for _ in range(steps):
-        w = {name: w[name] - rate * g for name, g in gradient(w).items()}
+    with sdpa_kernel(SDPBackend.MATH):  # fused attention has no second derivative
+        if rate is None:
+            return tuple(gradient(weights).values())
+        w = weights
+        for _ in range(steps):
+            w = {name: w[name] - rate * g for name, g in gradient(w).items()}
     return tuple(w[name] - before for name, before in weights.items())
 
 

@@ -26,6 +26,7 @@ class Batch:
     y: Tensor  # [model, record]
     shared: bool
     epoch: int
+    present: Tensor | None = None  # [model, record] which places hold a record; None: all
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +37,8 @@ class Training:
     models: Models
     optimiser: torch.optim.Optimizer
     seeds: Sequence[Seed]  # [model]
+    records: int  # that each model trains on
+    release: bool  # whether somebody outside will see these models: then noise comes from the operating system
     beside: Records | None  # the records that the step asked to have held out
 
     def outputs(self, batch: Batch) -> Tensor:
@@ -69,9 +72,14 @@ class Plain:
     def __call__(self, training: Training) -> Take:
         def take(batch: Batch) -> None:
             losses = training.loss(training.outputs(batch), batch.y)  # [model, record]
-            training.descend(losses.mean(1))
+            training.descend(mean(losses, batch.present))
 
         return take
+
+
+def mean(losses: Tensor, present: Tensor | None) -> Tensor:
+    """Over the records that are there; [model]"""
+    return losses.mean(1) if present is None else (losses * present).sum(1) / present.sum(1).clamp_min(1)
 
 
 def only_plain(step: Step, wanted: str) -> None:
