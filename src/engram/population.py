@@ -43,14 +43,14 @@ class Population:
     """The models as matrices. `signals` are keyed by the signal's name."""
 
     member: Bools  # [model, record]
-    signals: Mapping[str, Floats]  # each [model, view, record]
+    signals: Mapping[str, Floats]  # each [model, view, record], or [model, view, record, class] of a whole answer
     weights: Arrays = field(default_factory=dict)  # each [model, ...]; empty unless asked for
 
     def __len__(self) -> int:
         return len(self.member)
 
     def of(self, signal: Signal) -> Floats:
-        """[model, view, record]"""
+        """[model, view, record], and [class] where the signal is a whole answer"""
         return self.signals[signal.__name__]
 
     def without(self, model: int) -> Population:
@@ -159,7 +159,7 @@ def _block(
 
 
 def _answers(models: Models, recipe: Recipe, data: Dataset, asked: Asked, n: int, plan: Plan) -> dict[str, Any]:
-    """Every signal asked for, [model, view, record]; and the weights, if they were."""
+    """Every signal asked for, [model, view, record, ...]; and the weights, if they were."""
     with torch.no_grad():
         views = [_signals(models, recipe, data, asked, n, plan, view) for view in asked.views]
     answers = {name: np.stack([v[name] for v in views], 1) for name in views[0]}

@@ -1,8 +1,8 @@
-"""What a released model says about a record, as one number: pure functions of its answered probabilities.
+"""What a released model says about a record: pure functions of its answered probabilities.
 
-Every signal takes `p` [..., record, class] (float64, what the model answers) and `labels` [record], and returns
-[..., record]. Each name says which way it points. Answers are float64 because float32 rounds a confident loss to an
-exact zero, and ranks among zeros say nothing.
+Every signal takes `p` [..., record, class] (float64, what the model answers) and `labels` [record], and returns one number
+a record, [..., record]; `log_posterior` alone returns one a class. Each name says which way it points. Answers are
+float64 because float32 rounds a confident loss to an exact zero, and ranks among zeros say nothing.
 """
 
 from __future__ import annotations
@@ -120,6 +120,14 @@ def taylor_confidence(p: Tensor, labels: Tensor) -> Tensor:
 def correct(p: Tensor, labels: Tensor) -> Tensor:
     """1 where the most probable class is the true one."""
     return (p.argmax(-1) == labels).double()
+
+
+def log_posterior(p: Tensor, labels: Tensor) -> Tensor:  # noqa: ARG001  every signal is called alike
+    """The whole answer as logarithms, [..., record, class]; larger = more probable.
+
+    In float32, which halves what is stored: unlike probabilities, logarithms of a sure answer keep their digits there.
+    """
+    return _log(p).float()
 
 
 def shown(p: Tensor) -> Tensor:

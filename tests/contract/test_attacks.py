@@ -22,13 +22,14 @@ from engram.store import Store, Told
 from engram.types import Scores
 
 SHADOWS = 12
+SMALL = {"shadows": SHADOWS, "epochs": 5, "rate": 0.05, "nudges": 3}  # what makes an attack that learns end in seconds
 NAMES = sorted(name for name in ATTACKS if kind(name).question == "membership")
 LEVEL = simultaneous(0.95, 3 * len(NAMES))  # three variants an attack at the most: all intervals hold together
 
 
 def made(name):
     knobs = {f.name for f in dataclasses.fields(kind(name))}
-    return attack(name, {"shadows": SHADOWS} if "shadows" in knobs else {})
+    return attack(name, {knob: value for knob, value in SMALL.items() if knob in knobs})
 
 
 def said(name, target, where=None, seed=0) -> Sequence[Scores]:
@@ -153,7 +154,8 @@ def _listed(told):
 
 
 def _turned(shadow: Population, order) -> Population:
-    return Population(shadow.member[:, order], {name: phi[..., order] for name, phi in shadow.signals.items()})
+    turned = {name: phi[:, :, order] for name, phi in shadow.signals.items()}
+    return Population(shadow.member[:, order], turned, shadow.weights)
 
 
 def _reached(thing, depth):

@@ -124,3 +124,15 @@ def tpr_at(values, member, fpr):
 
 def best_balanced_accuracy(values, member):
     return max(((values > c)[member].mean() + (values <= c)[~member].mean()) / 2 for c in [-np.inf, *values])
+
+
+def softmin_threshold(told, member, temperature):
+    """Sablayrolles et al. 2019: tau(x) = -T log of the mean of exp(-loss / T) over models without x."""
+    found = []
+    for x in range(len(told[0])):
+        outs = [told[f][x] for f in range(len(told)) if not member[f][x]]
+        if temperature == math.inf:
+            found.append(np.mean(outs))
+        else:
+            found.append(-temperature * math.log(np.mean([math.exp(-v / temperature) for v in outs])))
+    return np.array(found)

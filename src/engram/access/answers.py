@@ -29,7 +29,7 @@ class Probabilities(Candidates):
         return found
 
     def signal(self, signal: Signal, views: Sequence[View] = (as_is,)) -> Floats:
-        """A signal of the target on the candidate records, [view, record]; costs one query for each."""
+        """A signal of the target on the candidate records, [view, record, ...]; costs one query for each."""
         x = torch.as_tensor(self.records.x, device=self._lab.device)
         y = torch.as_tensor(self.records.y, device=self._lab.device)
         return torch.stack([signal(self._ask(view(x)), y) for view in views]).cpu().numpy()

@@ -60,6 +60,11 @@ class Handle:
         self.queries = 0
         self._lab = lab
 
+    @property
+    def device(self) -> Device:
+        """Where the adversary computes."""
+        return self._lab.device
+
 
 class Candidates(Handle):
     """Candidate records, a model that answers, shadows of one's own: what a membership adversary has."""
@@ -78,11 +83,13 @@ class Candidates(Handle):
         *,
         views: Sequence[View] = (as_is,),
         signals: Sequence[Signal] = tuple(STANDARD.values()),
+        weights: bool = False,
         track: Track = quiet,
     ) -> Population:
         """Shadow models of the known recipe, each trained on a random half of all records the adversary holds.
 
-        All attacks on one target share their shadows: the first that asks trains them.
+        All attacks on one target share their shadows, if they ask the same of them: the first that asks trains them.
+        With `weights`, the models are kept as well.
         """
         if self.knowledge.recipe is None:
             raise Unknown(
@@ -95,7 +102,7 @@ class Candidates(Handle):
             paired(shadows, len(pool), self._lab.seed),
             seed=self._lab.seed,
             chunks=self._lab.chunks,
-            asked=Asked(tuple(signals), tuple(views)),
+            asked=Asked(tuple(signals), tuple(views), weights),
             records=len(self.records),
             device=self._lab.device,
             track=track,

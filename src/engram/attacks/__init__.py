@@ -19,18 +19,23 @@ from engram.types import Attack
 ATTACKS = {
     "bag-of-labels": "engram.attacks.bag_of_labels:BagOfLabels",
     "bavaria": "engram.attacks.bavaria:BaVarIA",
+    "calibrated-loss": "engram.attacks.calibrated:CalibratedLoss",
     "confidence": "engram.attacks.thresholds:Confidence",
     "dager": "engram.attacks.dager:Dager",
     "deep-leakage": "engram.attacks.deep_leakage:DeepLeakage",
     "entropy": "engram.attacks.thresholds:Entropy",
     "gap": "engram.attacks.gap:Gap",
     "inverting-gradients": "engram.attacks.inverting_gradients:InvertingGradients",
+    "learned": "engram.attacks.learned:Learned",
     "linear-layer": "engram.attacks.linear_layer:LinearLayer",
     "lira": "engram.attacks.lira:LiRA",
     "modified-entropy": "engram.attacks.thresholds:ModifiedEntropy",
+    "outliers": "engram.attacks.outliers:Outliers",
     "recursive": "engram.attacks.recursive:Recursive",
     "rmia": "engram.attacks.rmia:RMIA",
+    "samia": "engram.attacks.learned:SAMIA",
     "spear": "engram.attacks.spear:Spear",
+    "trees": "engram.attacks.learned:Trees",
 }
 
 

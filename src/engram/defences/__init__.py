@@ -18,8 +18,10 @@ from engram.train.recipe import Recipe
 Defence = Callable[[Recipe], Recipe]
 
 DEFENCES = {
+    "adversarial-regularisation": "engram.defences.adversarial_regularisation:adversarial_regularisation",
     "augmentation": "engram.defences.augmentation:augmentation",
     "clipped-sharing": "engram.defences.noisy_sharing:clipped_sharing",
+    "dropout": "engram.defences.dropout:dropout",
     "early-stopping": "engram.defences.early_stopping:early_stopping",
     "gaussian-sharing": "engram.defences.noisy_sharing:gaussian_sharing",
     "half-sharing": "engram.defences.coarse_sharing:half_sharing",
@@ -27,10 +29,14 @@ DEFENCES = {
     "l2": "engram.defences.l2:l2",
     "label-smoothing": "engram.defences.label_smoothing:label_smoothing",
     "laplace-sharing": "engram.defences.noisy_sharing:laplace_sharing",
+    "memguard": "engram.defences.memguard:memguard",
+    "memguard-optimised": "engram.defences.memguard:memguard_optimised",
     "private": "engram.defences.private:private",
     "pruned-sharing": "engram.defences.coarse_sharing:pruned_sharing",
+    "relaxloss": "engram.defences.relaxloss:relaxloss",
     "rounded-outputs": "engram.defences.rounded_outputs:rounded_outputs",
     "top-k-outputs": "engram.defences.top_k_outputs:top_k_outputs",
+    "transfer": "engram.defences.transfer:transfer",
 }
 
 

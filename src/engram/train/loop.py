@@ -175,7 +175,7 @@ def started(recipe: Recipe, seed: Seed) -> nn.Module:
     with seeded(seed.child("start"), "cpu"):
         module = recipe.build()
     if isinstance(recipe.start, Given):
-        module.load_state_dict(dict(recipe.start.weights))
+        module.load_state_dict(dict(recipe.start.weights), strict=not recipe.start.partly)
     return module
 
 

@@ -18,6 +18,20 @@ class Cosine:
 
 
 @dataclass(frozen=True)
+class Drops:
+    """The rate is multiplied by `factor` when each of these shares of the training is over."""
+
+    at: tuple[float, ...] = (0.5, 0.75)
+    factor: float = 0.1
+
+    def __call__(self, progress: float) -> float:
+        return float(self.factor ** sum(progress >= share for share in self.at))
+
+
+Schedule = Cosine | Drops
+
+
+@dataclass(frozen=True)
 class Adam:
     """`weight_decay` is added to the gradient (L2), as in the 2015 paper; `decoupled` makes it AdamW."""
 
@@ -25,7 +39,7 @@ class Adam:
     betas: tuple[float, float] = (0.9, 0.999)
     weight_decay: float = 0.0
     decoupled: bool = False
-    schedule: Cosine | None = None
+    schedule: Schedule | None = None
 
     def __call__(self, parameter: Tensor) -> torch.optim.Optimizer:
         kind = torch.optim.AdamW if self.decoupled else torch.optim.Adam
@@ -38,7 +52,7 @@ class SGD:
     momentum: float = 0.0
     weight_decay: float = 0.0
     nesterov: bool = False
-    schedule: Cosine | None = None
+    schedule: Schedule | None = None
 
     def __call__(self, parameter: Tensor) -> torch.optim.Optimizer:
         return torch.optim.SGD(

@@ -30,9 +30,13 @@ class Fresh:
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """Start from these weights: fine-tuning, or an initialisation that the adversary knows."""
+    """Start from these weights: fine-tuning, or an initialisation that the adversary knows.
+
+    `partly` leaves what they do not name as the network draws it, anew for each model.
+    """
 
     weights: Mapping[str, Tensor]
+    partly: bool = False
 
 
 @dataclass(frozen=True)

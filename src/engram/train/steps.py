@@ -80,3 +80,11 @@ class Plain:
 def mean(losses: Tensor, present: Tensor | None) -> Tensor:
     """Over the records that are there; [model]"""
     return losses.mean(1) if present is None else (losses * present).sum(1) / present.sum(1).clamp_min(1)
+
+
+def only_plain(step: Step, wanted: str) -> None:
+    """An error if a defence would silently replace another one's step."""
+    if not isinstance(step, Plain):
+        raise TypeError(
+            f"{wanted} replaces the plain step, and this recipe already trains with {step!r}; use one of them"
+        )
