@@ -31,7 +31,7 @@ from engram.signals import shown
 from engram.store import Run, Store, Told
 from engram.target import NotGranted, Target
 from engram.train import Recipe, fit_many, shared
-from engram.train.loop import started
+from engram.train.loop import rebuilt
 from engram.types import Arrays, Attack, Bools, Finding, Piece, Recovered, Scores, Track, quiet
 
 Knobs = Mapping[str, Mapping[str, Any]]  # name of an attack or a defence -> its knobs
@@ -171,7 +171,7 @@ def defended(target: Target, name: str, plan: Plan, store: Store) -> Target:
         return {weight: value[0].cpu().numpy() for weight, value in models.weights().items()}
 
     (weights,) = Local(store).run([piece], train)
-    return replace(target, model=_rebuilt(recipe, weights, target.device), recipe=recipe, name=told)
+    return replace(target, model=rebuilt(recipe, weights, target.device), recipe=recipe, name=told)
 
 
 def _shared_again(target: Target, recipe: Recipe, name: str, seed: Seed) -> Target:
@@ -180,15 +180,6 @@ def _shared_again(target: Target, recipe: Recipe, name: str, seed: Seed) -> Targ
     rate, steps, dtype = target.update.rate, target.update.steps, target.update.tensors[0].dtype
     update = shared(recipe, target.model, target.records, seed=seed, rate=rate, steps=steps, dtype=dtype)
     return replace(target, recipe=recipe, update=update, name=name)
-
-
-def _rebuilt(recipe: Recipe, weights: Arrays, device: torch.device) -> torch.nn.Module:
-    model = started(recipe, Seed(0)).to(device)
-    held = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    with torch.no_grad():
-        for name, value in weights.items():
-            held[name].copy_(torch.as_tensor(np.array(value)))
-    return model.eval()
 
 
 def _attacked(
