@@ -19,6 +19,8 @@ from engram.types import Attack
 ATTACKS = {
     "bag-of-labels": "engram.attacks.bag_of_labels:BagOfLabels",
     "bavaria": "engram.attacks.bavaria:BaVarIA",
+    "boundary": "engram.attacks.boundary:Boundary",
+    "combined": "engram.attacks.boundary:Combined",
     "confidence": "engram.attacks.thresholds:Confidence",
     "dager": "engram.attacks.dager:Dager",
     "deep-leakage": "engram.attacks.deep_leakage:DeepLeakage",
