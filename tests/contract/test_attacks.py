@@ -13,7 +13,7 @@ import torch
 from contract.targets import as_images, lab, leaky, tight
 
 import engram.attacks
-from engram.access import IMPLIES, Handle, Rehearsal
+from engram.access import IMPLIES, Handle, Rehearsal, Weights
 from engram.attacks import ATTACKS, attack, kind
 from engram.measure import judge, shuffled, simultaneous
 from engram.population import Population
@@ -24,7 +24,7 @@ from engram.types import Scores
 SHADOWS = 12
 NAMES = sorted(name for name in ATTACKS if kind(name).question == "membership")
 IMAGES = {"augmentation", "combined"}  # turn and shift records, so they are tried on the same records as images
-FEW = {"shadows": SHADOWS, "queries": 40}
+FEW = {"shadows": SHADOWS, "queries": 40, "steps": 20}
 LEVEL = simultaneous(0.95, 3 * len(NAMES))  # three variants an attack at the most: all intervals hold together
 
 
@@ -45,7 +45,7 @@ def said(name, target, where=None, seed=0) -> Sequence[Scores]:
 
 @pytest.fixture(scope="module")
 def target():
-    return leaky()
+    return dataclasses.replace(leaky(), access=Weights)  # which implies all that these attacks ask for
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_it_finds_a_leak(name, target, shared):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_finds_nothing_in_a_model_that_has_seen_nothing(name):
-    target = tight()
+    target = dataclasses.replace(tight(), access=Weights)
     for scores in said(name, target):
         area = judge(scores, target.member[scores.ids], seed=Seed(0), level=LEVEL)[0]
         assert area.low <= 0.5 <= area.high, (scores.variant, area)
@@ -166,7 +166,7 @@ def _turned(shadow: Population, order) -> Population:
 def _replayed(shadow: Rehearsal, order) -> Rehearsal:
     handle = copy.copy(shadow.handle)
     handle.records = handle.records.take(order)
-    return Rehearsal(handle, shadow.member[order])
+    return Rehearsal(handle, shadow.module, shadow.member[order])
 
 
 def _reached(thing, depth):

@@ -8,7 +8,7 @@ from typing import Generic, Self, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from engram.data.dataset import Dataset
 from engram.population import Answering, Asked, Population, paired, population
@@ -61,6 +61,7 @@ class Rehearsal(Generic[H]):
     """A shadow model as the target: the same kind of handle on it, and what is true of it."""
 
     handle: H
+    module: nn.Module  # it is the adversary's own: it may look inside
     member: Bools  # [record]
 
 
@@ -123,7 +124,7 @@ class Candidates(Handle):
             type(self)(self.records, Answering(module, recipe.after), knowledge=self.knowledge, lab=self._lab)
             for module in modules
         ]
-        return [Rehearsal(handle, member) for handle, member in zip(played, shadow.member, strict=True)]
+        return [Rehearsal(*one) for one in zip(played, modules, shadow.member, strict=True)]
 
     def _recipe(self) -> Recipe:
         if self.knowledge.recipe is None:

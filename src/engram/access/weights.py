@@ -6,13 +6,14 @@ import copy
 
 from torch import nn
 
-from engram.access.handle import Candidates, Knowledge, Lab
+from engram.access.answers import Labels, Probabilities
+from engram.access.handle import Knowledge, Lab
 from engram.data.dataset import Dataset
 from engram.population import Answering
 
 
-class Weights(Candidates):
-    """The adversary holds the model: it asks a copy of it what it likes, gradients among it."""
+class Weights(Labels, Probabilities):
+    """The adversary holds the model: besides its answers, it has a copy to look into."""
 
     def __init__(
         self, records: Dataset, answer: Answering, *, knowledge: Knowledge, lab: Lab, budget: int | None = None

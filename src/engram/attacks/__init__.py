@@ -17,9 +17,11 @@ from engram import check
 from engram.types import Attack
 
 ATTACKS = {
+    "augmentation": "engram.attacks.augmentation:Augmentation",
     "bag-of-labels": "engram.attacks.bag_of_labels:BagOfLabels",
     "bavaria": "engram.attacks.bavaria:BaVarIA",
     "boundary": "engram.attacks.boundary:Boundary",
+    "carlini-wagner": "engram.attacks.carlini_wagner:CarliniWagner",
     "combined": "engram.attacks.boundary:Combined",
     "confidence": "engram.attacks.thresholds:Confidence",
     "dager": "engram.attacks.dager:Dager",
@@ -30,9 +32,11 @@ ATTACKS = {
     "linear-layer": "engram.attacks.linear_layer:LinearLayer",
     "lira": "engram.attacks.lira:LiRA",
     "modified-entropy": "engram.attacks.thresholds:ModifiedEntropy",
+    "noise": "engram.attacks.noise:Noise",
     "recursive": "engram.attacks.recursive:Recursive",
     "rmia": "engram.attacks.rmia:RMIA",
     "spear": "engram.attacks.spear:Spear",
+    "yoqo": "engram.attacks.yoqo:YOQO",
 }
 
 

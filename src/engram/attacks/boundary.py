@@ -9,7 +9,6 @@ Cormode, Sablayrolles 2022 do so with the loss); the combined attack's classifie
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -20,12 +19,12 @@ from engram import check
 from engram.access import Labels, OutOfQueries
 from engram.hopskipjump import Distances, HopSkipJump, distances
 from engram.logistic import fitted
-from engram.measure.thresholds import best
+from engram.measure.thresholds import best, halfway
 from engram.moved import copies
 from engram.seed import Seed
 from engram.types import Bools, Floats, Scores, Track, quiet
 
-NEAREST = 1e-9  # a wrong answer is at distance 0, and a ratio needs more
+NEAREST = 1e-4  # a wrong answer is at distance 0, and a ratio needs more
 
 
 @dataclass(frozen=True)
@@ -142,11 +141,8 @@ def distance_scores(found: Distances, told: Floats, member: Bools, target: Label
 
 def compared(found: Distances, told: Floats, member: Bools, target: Labels, variant: str) -> Scores:
     """How much farther than half-way between the shadows with and without the record; a member's is above 0."""
-    log: Callable[[Floats], Floats] = lambda v: np.log(np.maximum(v, NEAREST**0.5))  # noqa: E731
-    phi, logs = log(found.values), log(told)
-    inside = np.where(member, logs, 0).sum(0) / member.sum(0)
-    outside = np.where(~member, logs, 0).sum(0) / (~member).sum(0)
-    values = phi - (inside + outside) / 2
+    phi, logs = np.log(np.maximum(found.values, NEAREST)), np.log(np.maximum(told, NEAREST))
+    values = phi - halfway(logs, member)
     return Scores(values, target.ids, values > 0, variant + short(found))
 
 
