@@ -16,7 +16,7 @@ import torch
 
 import engram
 from engram import check
-from engram.access import Gradients, Handle, Lab, OutOfQueries, Unknown
+from engram.access import Gradients, Handle, Lab, Labels, OutOfQueries, Unknown, Unsuited, Weights
 from engram.attacks import attack as attack_named
 from engram.attacks import kind as attack_kind
 from engram.attacks import knobs_of as knobs_of_attack
@@ -39,7 +39,11 @@ UNDEFENDED = ""
 REFUSED = f"recovered@{recovery.CLOSE:g}"  # what an attack on records would have been measured by
 SHOWN = 12  # exposed records kept for each attack
 MEMBERSHIP = ("gap", "confidence", "entropy", "modified-entropy", "lira", "rmia", "bavaria")
+LABEL_ONLY = ("gap", "augmentation", "noise", "boundary", "yoqo")
+IMAGES = ("augmentation", "combined")  # attacks that turn or shift records
 SUITED: dict[type[Handle], tuple[str, ...]] = {
+    Labels: LABEL_ONLY,
+    Weights: (*MEMBERSHIP, "carlini-wagner"),
     Gradients: ("bag-of-labels", "linear-layer", "recursive", "spear", "deep-leakage", "inverting-gradients"),
 }
 
@@ -59,9 +63,12 @@ class Plan:
             for name in self.knobs:
                 check.known("attack or defence of this audit", name, (*self.attacks, *self.defences))
 
-    def suited(self, access: type[Handle]) -> Plan:
+    def suited(self, access: type[Handle], *, images: bool = True) -> Plan:
         """With the attacks that are tried by default where the adversary is granted this."""
-        return self if self.attacks is not None else replace(self, attacks=SUITED.get(access, MEMBERSHIP))
+        if self.attacks is not None:
+            return self
+        names = SUITED.get(access, MEMBERSHIP)
+        return replace(self, attacks=tuple(name for name in names if images or name not in IMAGES))
 
     def attack(self, name: str) -> Attack:
         return attack_named(name, self.knobs.get(name))
@@ -78,7 +85,7 @@ def audit(
     target: Target, plan: Plan | None = None, *, store: Store, command: Sequence[str] = (), track: Track = quiet
 ) -> Run:
     """Every attack of the plan, on the target and behind every defence; the finished run."""
-    plan = (plan or Plan()).suited(target.access)
+    plan = (plan or Plan()).suited(target.access, images=target.records.x.ndim == 4)
     for name in plan.defences:
         guarded(target, name, plan)  # a knob that cannot be is an error now, not after the attacks on the plain model
     about = {
@@ -192,7 +199,7 @@ def _attacked(
     try:
         handle = target.handle(cls.asks, lab)
         said = attack(handle, seed=seed.child("attack", name), track=track)
-    except (NotGranted, Unknown, OutOfQueries) as reason:
+    except (NotGranted, Unknown, Unsuited, OutOfQueries) as reason:
         metric = "auc" if cls.question == "membership" else REFUSED
         return [Finding(metric, None, None, None, n=0, reason=str(reason), attack=name, defence=defence)]
     about = {

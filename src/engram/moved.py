@@ -43,11 +43,6 @@ def rotated(x: Tensor, degrees: float) -> Tensor:
 
 def copies(x: Tensor, *, rotation: float = 0, translation: int = 0) -> Sequence[Tensor]:
     """The image and its turns by both signs, or its shifts; each [image, channel, row, column]."""
-    if x.ndim != 4:
-        raise ValueError(
-            f"turning and shifting need images, [record, channel, row, column], but a record has shape "
-            f"{tuple(x.shape[1:])}; use the attack `noise` or `boundary`"
-        )
     if rotation:
         return [x, rotated(x, -rotation), rotated(x, rotation)]
     return [shifted(x, *by) for by in shifts(translation)] if translation else [x]

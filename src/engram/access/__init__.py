@@ -11,7 +11,7 @@ from the recipe it knows, so whoever attacks a defended model copies the defence
 
 from engram.access.answers import Labels, Probabilities
 from engram.access.gradients import Gradients
-from engram.access.handle import Answer, Candidates, Handle, Knowledge, Lab, OutOfQueries, Rehearsal, Unknown
+from engram.access.handle import Answer, Candidates, Handle, Knowledge, Lab, OutOfQueries, Rehearsal, Unknown, Unsuited
 from engram.access.weights import Weights
 
 IMPLIES: dict[type[Handle], tuple[type[Handle], ...]] = {
@@ -34,5 +34,6 @@ __all__ = [
     "Probabilities",
     "Rehearsal",
     "Unknown",
+    "Unsuited",
     "Weights",
 ]

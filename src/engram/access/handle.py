@@ -30,6 +30,10 @@ class Unknown(ValueError):
     """The attack needs something that this adversary does not know."""
 
 
+class Unsuited(ValueError):
+    """The attack cannot be tried on such records."""
+
+
 @dataclass(frozen=True, eq=False)
 class Knowledge:
     """What the adversary knows besides what it may ask. Granted by the target, printed in each finding."""
@@ -108,6 +112,21 @@ class Candidates(Handle):
         All attacks on one target share their shadows: the first that asks trains them.
         """
         return self._shadows(shadows, Asked(tuple(signals), tuple(views)), track)
+
+    def numbers(self) -> Tensor:
+        """The records, where they are real numbers that can be changed a little; [record, ...] on the device."""
+        if self.records.x.dtype.kind != "f":
+            raise Unsuited(f"it changes records a little, and these are {self.records.x.dtype}, not real numbers")
+        return torch.as_tensor(self.records.x, device=self.device)
+
+    def images(self) -> Tensor:
+        """The records, where they are images; [record, channel, row, column] on the device."""
+        if self.records.x.ndim != 4:
+            raise Unsuited(
+                "it turns and shifts images, [channel, row, column], and these records have shape "
+                f"{self.records.x.shape[1:]}; use the attacks noise or boundary"
+            )
+        return self.numbers()
 
     def rehearsals(self, shadows: int, *, track: Track = quiet) -> list[Rehearsal[Self]]:
         """Shadow models as targets of the same kind, to play the attack on where the truth is known.

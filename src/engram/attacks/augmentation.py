@@ -47,13 +47,14 @@ class Augmentation:
             )
 
     def __call__(self, target: Labels, *, seed: Seed, track: Track = quiet) -> list[Scores]:  # noqa: ARG002
+        x = target.images()
         wanted = {f"rotation by {self.rotation} degrees": {"rotation": self.rotation}} if self.rotation else {}
         if self.translation:
             wanted[f"translation by {self.translation}"] = {"translation": self.translation}
-        moved = {variant: copies(_images(target), **how) for variant, how in wanted.items()}
+        moved = {variant: copies(x, **how) for variant, how in wanted.items()}
         played = target.rehearsals(self.shadows, track=track)
         member = np.stack([s.member for s in played])
-        first = right(target, [_images(target)])  # asked once, and the first of every list of copies
+        first = right(target, [x])  # asked once, and the first of every list of copies
         said = []
         for variant, those in moved.items():
             told = np.stack([right(s.handle, those) for s in played])  # [shadow, record, copy]
@@ -73,7 +74,3 @@ def judged(phi: Floats, told: Floats, member: Bools, target: Labels, variant: st
 def right(handle: Labels, moved: Sequence[torch.Tensor]) -> Floats:
     """Whether each copy is answered with the record's label, [record, copy]."""
     return np.stack([handle.labels(x) == handle.records.y for x in moved], 1).astype(float)
-
-
-def _images(handle: Labels) -> torch.Tensor:
-    return torch.as_tensor(handle.records.x, device=handle.device)

@@ -9,11 +9,13 @@ Cormode, Sablayrolles 2022 do so with the loss); the combined attack's classifie
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from engram import check
 from engram.access import Labels, OutOfQueries
@@ -37,7 +39,7 @@ class Boundary:
     asks: ClassVar = Labels
     question: ClassVar[str] = "membership"
     paper: ClassVar[str] = "Choquette-Choo et al. 2021"
-    queries: int = 2500
+    queries: int = 300  # the paper takes 2500
     shadows: int = 2
     directions: int = 100
 
@@ -47,11 +49,11 @@ class Boundary:
         check.whole("directions", self.directions, 8)
 
     def __call__(self, target: Labels, *, seed: Seed, track: Track = quiet) -> list[Scores]:
-        real(target)
+        x = target.numbers()
         walk, cut = affordable(target, self.queries, self.directions)
         shadows = target.rehearsals(self.shadows, track=track)
-        found = measured(target, walk, seed, track=track)
-        told = np.stack([measured(s.handle, walk, seed, track=track).values for s in shadows])
+        found = measured(target, walk, seed, x, track)
+        told = np.stack([measured(s.handle, walk, seed, x, track).values for s in shadows])
         member = np.stack([s.member for s in shadows])  # [shadow, record]
         return [
             distance_scores(found, told, member, target, f"{self.queries} queries{cut}"),
@@ -66,7 +68,7 @@ class Combined:
     asks: ClassVar = Labels
     question: ClassVar[str] = "membership"
     paper: ClassVar[str] = "Choquette-Choo et al. 2021"
-    queries: int = 2500  # for each copy
+    queries: int = 300  # for each copy; the paper takes 2500
     translation: int = 1
     shadows: int = 2
     directions: int = 100
@@ -77,12 +79,11 @@ class Combined:
         check.whole("shadows", self.shadows, 2)
 
     def __call__(self, target: Labels, *, seed: Seed, track: Track = quiet) -> Scores:
-        real(target)
-        shifts = copies(torch.as_tensor(target.records.x), translation=self.translation)
+        shifts = copies(target.images(), translation=self.translation)
         walk, cut = affordable(target, self.queries, self.directions, len(shifts))
         shadows = target.rehearsals(self.shadows, track=track)
-        phi, broken = self.features(target, walk, seed, track)  # [record, copy]
-        told = np.stack([self.features(s.handle, walk, seed, track)[0] for s in shadows])
+        phi, broken = features(target, walk, seed, shifts, track)  # [record, copy]
+        told = np.stack([features(s.handle, walk, seed, shifts, track)[0] for s in shadows])
         member = np.stack([s.member for s in shadows])
         y, k = target.records.y, len(target.records.classes)
         group = np.tile(y, len(shadows))
@@ -92,23 +93,14 @@ class Combined:
         short = ", broken off by the budget" if broken else cut
         return Scores(values, target.ids, claims, f"{len(shifts)} copies, {self.queries} queries each{short}")
 
-    def features(self, handle: Labels, walk: HopSkipJump, seed: Seed, track: Track) -> tuple[Floats, bool]:
-        """Logarithms of the distances, [record, copy], and whether the queries ran out."""
-        x = torch.as_tensor(handle.records.x, device=handle.device)
-        found = [
-            measured(handle, walk, seed.child("copy", i), x=moved, track=track)
-            for i, moved in enumerate(copies(x, translation=self.translation))
-        ]
-        values = np.stack([f.values for f in found], 1)
-        return np.concatenate([np.log1p(values), values > 0], 1), any(f.broken_off for f in found)
 
-
-def real(target: Labels) -> None:
-    if target.records.x.dtype.kind != "f":
-        raise ValueError(
-            f"the distance to a boundary needs records of real numbers, these are {target.records.x.dtype}; "
-            "use the attack `gap`"
-        )
+def features(
+    handle: Labels, walk: HopSkipJump, seed: Seed, shifts: Sequence[Tensor], track: Track
+) -> tuple[Floats, bool]:
+    """Of each copy the logarithm of its distance, and whether it is answered rightly; and whether the queries ran out."""
+    found = [measured(handle, walk, seed.child("copy", i), x, track) for i, x in enumerate(shifts)]
+    values = np.stack([f.values for f in found], 1)  # [record, copy]
+    return np.concatenate([np.log1p(values), values > 0], 1), any(f.broken_off for f in found)
 
 
 def affordable(target: Labels, queries: int, directions: int, copies: int = 1) -> tuple[HopSkipJump, str]:
@@ -121,11 +113,8 @@ def affordable(target: Labels, queries: int, directions: int, copies: int = 1) -
     return HopSkipJump(left - 1, directions), f", of which the budget left {left}"
 
 
-def measured(
-    handle: Labels, walk: HopSkipJump, seed: Seed, *, x: torch.Tensor | None = None, track: Track = quiet
-) -> Distances:
+def measured(handle: Labels, walk: HopSkipJump, seed: Seed, x: Tensor, track: Track = quiet) -> Distances:
     """The distance of every record to the boundary of this model."""
-    x = torch.as_tensor(handle.records.x, device=handle.device) if x is None else x
     stream = torch.Generator(handle.device).manual_seed(seed.child("directions").number)
     answered = handle.labels(x)
     return distances(

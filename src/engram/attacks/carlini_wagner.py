@@ -44,14 +44,14 @@ class CarliniWagner:
         check.whole("shadows", self.shadows, 2)
 
     def __call__(self, target: Weights, *, seed: Seed, track: Track = quiet) -> Scores:  # noqa: ARG002
-        shadows = target.rehearsals(self.shadows, track=track)
         phi = self.distances(target)
+        shadows = target.rehearsals(self.shadows, track=track)
         told = np.stack([self.distances(s.handle) for s in track(shadows, "distances of shadows", len(shadows))])
         claims = phi > best(told, np.stack([s.member for s in shadows]))
         return Scores(phi, target.ids, claims, f"{self.searches} x {self.steps} steps")
 
     def distances(self, handle: Weights) -> Floats:
-        x = torch.as_tensor(handle.records.x, device=handle.device)
+        x = handle.numbers()
         y = torch.as_tensor(handle.records.y, device=handle.device)
         low, high = box(x)
         wrong = torch.as_tensor(handle.labels(x), device=x.device) != y

@@ -50,12 +50,8 @@ class Noise:
             check.positive("strength", self.strength)
 
     def __call__(self, target: Labels, *, seed: Seed, track: Track = quiet) -> list[Scores]:
-        if target.records.x.dtype.kind != "f":
-            raise ValueError(
-                f"noise needs records of real numbers, these are {target.records.x.dtype}; use the attack `gap`"
-            )
+        disturb = disturbance(target.numbers())
         queries, cut = _affordable(target, self.queries)
-        disturb = disturbance(torch.as_tensor(target.records.x, device=target.device))
         shadows = target.rehearsals(self.shadows, track=track)
         member = np.stack([s.member for s in shadows])
 
@@ -85,7 +81,7 @@ def robust(
     seed: Seed,
 ) -> Floats:
     """The share of copies answered rightly, [record]; 0 for records answered wrongly. The record is one of its copies."""
-    x = torch.as_tensor(handle.records.x, device=handle.device)
+    x = handle.numbers()
     stream = torch.Generator(handle.device).manual_seed(seed.child("noise").number)
     y, kept = handle.records.y, np.zeros(len(x))
     first = handle.labels(x) == y

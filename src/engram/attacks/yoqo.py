@@ -48,15 +48,12 @@ class YOQO:
         check.positive("alpha", self.alpha)
 
     def __call__(self, target: Labels, *, seed: Seed, track: Track = quiet) -> Scores:  # noqa: ARG002
-        if target.records.x.dtype.kind != "f":
-            raise ValueError(f"a query is made of real numbers, these records are {target.records.x.dtype}; use `gap`")
+        x, y = target.numbers(), torch.as_tensor(target.records.y, device=target.device)
         left = target.left(len(target.records))
         queries = self.queries if left is None else min(self.queries, left)
         if not queries:
             raise OutOfQueries("one query a record is needed, and the budget leaves fewer")
         played = target.rehearsals(self.shadows, track=track)
-        x = torch.as_tensor(target.records.x, device=target.device)
-        y = torch.as_tensor(target.records.y, device=target.device)
         member = np.stack([s.member for s in played])
         crafted = self.crafted([s.module for s in played], member, x, y, track)
         if queries == 1:
