@@ -71,8 +71,16 @@ def arms(args: Any) -> Iterator[dict[str, Any]]:
         ours = engrams(model, x, records, queries)
         yield row(name, f"{args.peer_records} records", theirs["s"], queries, theirs["queries"] / theirs["s"],
                   float(np.mean(theirs["far"])), bare[0])  # fmt: skip
-        yield row(f"engram, at {name}'s queries", f"{len(x)} records", ours["s"], ours["queries"],
-                  ours["queries"] / ours["s"], float(np.mean(ours["far"][few])), bare[0], theirs["s"] / ours["s"])  # fmt: skip
+        yield row(
+            f"engram, at {name}'s queries",
+            f"{len(x)} records",
+            ours["s"],
+            ours["queries"],
+            ours["queries"] / ours["s"],
+            float(np.mean(ours["far"][few])),
+            bare[0],
+            theirs["s"] / ours["s"],
+        )
 
 
 def row(

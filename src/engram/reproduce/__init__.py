@@ -9,6 +9,7 @@ from engram import check
 from engram.reproduce.cells import Bench, Cell
 
 PAPERS = {
+    "label-only": "engram.reproduce.label_only",
     "renyi": "engram.reproduce.renyi",
 }
 
