@@ -164,7 +164,7 @@ def of_foolbox(model: nn.Module, x: torch.Tensor, y: Any, rounds: int) -> dict[s
     counted = Counted(model).eval()
     wrapped = foolbox.PyTorchModel(counted, bounds=(0, 1), device=x.device)
     labels = torch.as_tensor(y, device=x.device)
-    start = foolbox.attacks.LinearSearchBlendedUniformNoiseAttack(steps=50)
+    start = foolbox.attacks.LinearSearchBlendedUniformNoiseAttack(steps=50, directions=10_000)
     attack = foolbox.attacks.HopSkipJumpAttack(init_attack=start, steps=rounds)
     counted.asked = 0
     (_, made, _), seconds = timed(lambda: attack(wrapped, x, labels, epsilons=None))
