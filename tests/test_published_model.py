@@ -13,8 +13,8 @@ from engram.data import dataset
 from engram.measure.ranks import ranked
 from engram.measure.roc import auc
 from engram.models import ResNet20, load_weights, strip_prefix
+from engram.population import Answering
 from engram.signals import loss
-from engram.target import answering
 
 
 @pytest.mark.data
@@ -27,7 +27,7 @@ def test_the_loss_of_resnet20_tells_members_of_cifar10_by_what_was_measured_else
     with np.load(folder / "cifar10_20k_5k.npz") as held:
         x, y = np.concatenate([held["x_train"], held["x_test"]]), np.concatenate([held["y_train"], held["y_test"]])
     records = dataset((x.astype(np.float32) / 255).transpose(0, 3, 1, 2), y.astype(np.int64))
-    parts = [answering(model)(torch.tensor(records.x[i : i + 1000])) for i in range(0, len(records), 1000)]
+    parts = [Answering(model)(torch.tensor(records.x[i : i + 1000])) for i in range(0, len(records), 1000)]
     phi = -loss(torch.cat(parts), torch.tensor(records.y)).numpy()
     assert auc(ranked(phi, np.arange(len(x)) < 20_000)) == pytest.approx(0.537, abs=0.005)
     assert (np.unique(phi).size / len(phi)) > 0.95  # float32 would leave a third of them tied at zero

@@ -16,7 +16,7 @@ import torch
 
 import engram
 from engram import check
-from engram.access import Gradients, Handle, Lab, OutOfQueries, Unknown
+from engram.access import Gradients, Handle, Lab, Labels, OutOfQueries, Unknown, Unsuited, Weights
 from engram.attacks import attack as attack_named
 from engram.attacks import kind as attack_kind
 from engram.attacks import knobs_of as knobs_of_attack
@@ -32,7 +32,7 @@ from engram.signals import shown
 from engram.store import Run, Store, Told
 from engram.target import NotGranted, Target
 from engram.train import Recipe, fit_many, shared
-from engram.train.loop import started
+from engram.train.loop import rebuilt
 from engram.types import Arrays, Attack, Bools, Finding, Piece, Recovered, Scores, Track, quiet
 
 Knobs = Mapping[str, Mapping[str, Any]]  # name of an attack or a defence -> its knobs
@@ -40,7 +40,11 @@ UNDEFENDED = ""
 REFUSED = f"recovered@{recovery.CLOSE:g}"  # what an attack on records would have been measured by
 SHOWN = 12  # exposed records kept for each attack
 MEMBERSHIP = ("gap", "confidence", "entropy", "modified-entropy", "lira", "rmia", "bavaria")
+LABEL_ONLY = ("gap", "augmentation", "noise", "boundary", "yoqo")
+IMAGES = ("augmentation", "combined")  # attacks that turn or shift records
 SUITED: dict[type[Handle], tuple[str, ...]] = {
+    Labels: LABEL_ONLY,
+    Weights: (*MEMBERSHIP, "carlini-wagner"),
     Gradients: ("bag-of-labels", "linear-layer", "recursive", "spear", "deep-leakage", "inverting-gradients"),
 }
 
@@ -61,9 +65,12 @@ class Plan:
             if name not in self.defences:
                 self.attack(name)
 
-    def suited(self, access: type[Handle]) -> Plan:
+    def suited(self, access: type[Handle], *, images: bool = True) -> Plan:
         """With the attacks that are tried by default where the adversary is granted this."""
-        return self if self.attacks is not None else replace(self, attacks=SUITED.get(access, MEMBERSHIP))
+        if self.attacks is not None:
+            return self
+        names = SUITED.get(access, MEMBERSHIP)
+        return replace(self, attacks=tuple(name for name in names if images or name not in IMAGES))
 
     def attack(self, name: str) -> Attack:
         return attack_named(name, self.knobs.get(name))
@@ -80,7 +87,7 @@ def audit(
     target: Target, plan: Plan | None = None, *, store: Store, command: Sequence[str] = (), track: Track = quiet
 ) -> Run:
     """Every attack of the plan, on the target and behind every defence; the finished run."""
-    plan = (plan or Plan()).suited(target.access)
+    plan = (plan or Plan()).suited(target.access, images=target.records.x.ndim == 4)
     for name in plan.defences:
         guarded(target, name, plan)  # a knob that cannot be is an error now, not after the attacks on the plain model
     about = {
@@ -173,7 +180,7 @@ def defended(target: Target, name: str, plan: Plan, store: Store) -> Target:
         return {weight: value[0].cpu().numpy() for weight, value in models.weights().items()}
 
     (weights,) = Local(store).run([piece], train)
-    return replace(target, model=_rebuilt(recipe, weights, target.device), recipe=recipe, name=told)
+    return replace(target, model=rebuilt(recipe, weights, target.device), recipe=recipe, name=told)
 
 
 def _shared_again(target: Target, recipe: Recipe, name: str, seed: Seed) -> Target:
@@ -182,15 +189,6 @@ def _shared_again(target: Target, recipe: Recipe, name: str, seed: Seed) -> Targ
     rate, steps, dtype = target.update.rate, target.update.steps, target.update.tensors[0].dtype
     update = shared(recipe, target.model, target.records, seed=seed, rate=rate, steps=steps, dtype=dtype)
     return replace(target, recipe=recipe, update=update, name=name)
-
-
-def _rebuilt(recipe: Recipe, weights: Arrays, device: torch.device) -> torch.nn.Module:
-    model = started(recipe, Seed(0)).to(device)
-    held = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    with torch.no_grad():
-        for name, value in weights.items():
-            held[name].copy_(torch.as_tensor(np.array(value)))
-    return model.eval()
 
 
 def _attacked(
@@ -203,7 +201,7 @@ def _attacked(
     try:
         handle = target.handle(cls.asks, lab)
         said = attack(handle, seed=seed.child("attack", name), track=track)
-    except (NotGranted, Unknown, OutOfQueries) as reason:
+    except (NotGranted, Unknown, Unsuited, OutOfQueries) as reason:
         metric = "auc" if cls.question == "membership" else REFUSED
         return [Finding(metric, None, None, None, n=0, reason=str(reason), attack=name, defence=defence)]
     about = {

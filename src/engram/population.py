@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from engram import check
 from engram.data.dataset import Dataset
@@ -23,7 +23,7 @@ from engram.measure.thresholds import best
 from engram.seed import Seed
 from engram.signals import STANDARD, Signal, View, as_is, released
 from engram.train.loop import fit_many
-from engram.train.plan import Plan, planned
+from engram.train.plan import Plan, answered_at_once, planned
 from engram.train.recipe import Recipe
 from engram.train.stack import Device, Models
 from engram.types import Arrays, Bools, Chunks, Floats, Ints, Piece, Track, quiet
@@ -188,8 +188,24 @@ def _joined(member: Bools, asked: Asked, order: Ints, done: Sequence[Arrays]) ->
     return Population(member, {s.__name__: whole[s.__name__] for s in asked.signals}, weights)
 
 
+@dataclass(frozen=True, eq=False)
+class Answering:
+    """What a released model answers, and nothing else of it: records -> probabilities, [record, class], in float64."""
+
+    model: nn.Module
+    after: tuple[Callable[[Tensor], Tensor], ...] = ()
+    _at_once: dict[tuple[int, ...], int] = field(default_factory=dict)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        with asking(self.model):
+            if x.shape[1:] not in self._at_once:
+                self._at_once[x.shape[1:]] = answered_at_once(self.model, x)
+            parts = torch.split(x, self._at_once[x.shape[1:]])
+            return torch.cat([released(self.model(part), self.after) for part in parts])
+
+
 @contextlib.contextmanager
-def asking(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
+def asking(module: nn.Module) -> Iterator[nn.Module]:
     """The module in evaluation mode and without gradients; its modes are given back as they were."""
     modes = {m: m.training for m in module.modules()}
     module.eval()

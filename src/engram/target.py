@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import runpy
 import traceback
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from engram import check
-from engram.access import IMPLIES, Answer, Candidates, Gradients, Handle, Knowledge, Lab, Probabilities
+from engram.access import IMPLIES, Candidates, Gradients, Handle, Knowledge, Lab, Probabilities
 from engram.data import Dataset, digits, duplicates, fingerprint, split
 from engram.models import MLP
-from engram.population import asking
+from engram.population import Answering, asking
 from engram.seed import Seed
-from engram.signals import released
 from engram.train import CrossEntropy, FullBatch, Recipe, Update, fit, shared
 from engram.train.stack import Device
 from engram.types import Bools
-
-AT_ONCE = 4096  # records answered in one forward pass
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,9 +62,9 @@ class Target:
         return next((p.device for p in self.model.parameters()), torch.device("cpu"))
 
     @property
-    def answer(self) -> Answer:
+    def answer(self) -> Answering:
         """What the released model answers: records -> probabilities, [record, class]."""
-        return answering(self.model, self.recipe.after if self.recipe else ())
+        return Answering(self.model, self.recipe.after if self.recipe else ())
 
     def handle(self, asks: type[Handle], lab: Lab) -> Handle:
         """The access that an attack asks for, if the adversary is granted it. It holds the answers, not the target."""
@@ -96,16 +92,6 @@ class Target:
 
 class NotGranted(ValueError):
     """The attack asks for more than the adversary is granted."""
-
-
-def answering(model: nn.Module, after: Sequence[Callable[[Tensor], Tensor]] = ()) -> Answer:
-    """The answers of a model and nothing else of it: what a handle is given."""
-
-    def answer(x: Tensor) -> Tensor:
-        with asking(model):
-            return torch.cat([released(model(part), after) for part in torch.split(x, AT_ONCE)])
-
-    return answer
 
 
 def _membership(member: Bools, records: int, access: type[Handle]) -> Bools:

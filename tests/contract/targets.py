@@ -33,5 +33,11 @@ def tight(seed: int = 0) -> Target:
     return trained(UNTRAINED, noise(), name="tight", seed=Seed(seed))
 
 
+def as_images(target: Target) -> Target:
+    """The same model and the same records, seen as images of one channel, 3 x 4."""
+    records = replace(target.records, x=target.records.x.reshape(-1, 1, 3, 4))
+    return replace(target, records=records)
+
+
 def lab(seed: int = 0) -> Lab:
     return Lab(Seed(seed).child("shadows"), Memory())

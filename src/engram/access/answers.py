@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from engram.access.handle import Candidates
 from engram.signals import Signal, View, as_is, shown
@@ -14,7 +15,7 @@ from engram.types import Array, Floats, Ints
 class Labels(Candidates):
     """The model answers with the label it finds most probable."""
 
-    def labels(self, x: Array) -> Ints:
+    def labels(self, x: Array | Tensor) -> Ints:
         """[record]"""
         found: Ints = shown(self._ask(x)).cpu().numpy()
         return found

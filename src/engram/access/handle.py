@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Generic, Self, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from engram.data.dataset import Dataset
-from engram.population import Asked, Population, paired, population
+from engram.population import Answering, Asked, Population, paired, population
 from engram.seed import Seed
-from engram.signals import STANDARD, Signal, View, as_is
+from engram.signals import STANDARD, Signal, View, as_is, correct
+from engram.train.loop import rebuilt
 from engram.train.recipe import Recipe
 from engram.train.stack import Device
-from engram.types import Array, Chunks, Ints, Track, quiet
+from engram.types import Array, Bools, Chunks, Ints, Track, quiet
 
 Answer = Callable[[Tensor], Tensor]  # records -> released probabilities, [record, class]
 
@@ -26,6 +28,10 @@ class OutOfQueries(Exception):
 
 class Unknown(ValueError):
     """The attack needs something that this adversary does not know."""
+
+
+class Unsuited(ValueError):
+    """The attack cannot be tried on such records."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +57,18 @@ class Lab:
     device: Device = "cpu"
 
 
+H = TypeVar("H")
+
+
+@dataclass(frozen=True, eq=False)
+class Rehearsal(Generic[H]):
+    """A shadow model as the target: the same kind of handle on it, and what is true of it."""
+
+    handle: H
+    module: nn.Module  # it is the adversary's own: it may look inside
+    member: Bools  # [record]
+
+
 class Handle:
     """What every adversary has: knowledge, and a count of its questions. Final handles add what may be asked."""
 
@@ -61,9 +79,13 @@ class Handle:
         self._lab = lab
 
     @property
-    def device(self) -> Device:
-        """Where the adversary computes."""
-        return self._lab.device
+    def device(self) -> torch.device:
+        """Where the models are, and where questions are best made."""
+        return torch.device(self._lab.device)
+
+    def left(self, records: int) -> int | None:
+        """How many more queries each of so many records may cost; None: any number."""
+        return None if self.budget is None else (self.budget - self.queries) // records
 
 
 class Candidates(Handle):
@@ -91,18 +113,56 @@ class Candidates(Handle):
         All attacks on one target share their shadows, if they ask the same of them: the first that asks trains them.
         With `weights`, the models are kept as well.
         """
+        return self._shadows(shadows, Asked(tuple(signals), tuple(views), weights), track)
+
+    def numbers(self) -> Tensor:
+        """The records, where they are real numbers that can be changed a little; [record, ...] on the device."""
+        if self.records.x.dtype.kind != "f":
+            raise Unsuited(f"it changes records a little, and these are {self.records.x.dtype}, not real numbers")
+        return torch.as_tensor(self.records.x, device=self.device)
+
+    def images(self) -> Tensor:
+        """The records, where they are images; [record, channel, row, column] on the device."""
+        if self.records.x.ndim != 4:
+            raise Unsuited(
+                "it turns and shifts images, [channel, row, column], and these records have shape "
+                f"{self.records.x.shape[1:]}; use the attacks noise or boundary"
+            )
+        return self.numbers()
+
+    def rehearsals(self, shadows: int, *, track: Track = quiet) -> list[Rehearsal[Self]]:
+        """Shadow models as targets of the same kind, to play the attack on where the truth is known.
+
+        They are the first so many of all shadows. What is asked of them costs no query of the target.
+        """
+        shadow = self._shadows(shadows, Asked((correct,), weights=True), track)
+        recipe = self._recipe()
+        modules = [
+            rebuilt(recipe, {name: w[m] for name, w in shadow.weights.items()}, self._lab.device)
+            for m in range(shadows)
+        ]
+        played = [
+            type(self)(self.records, Answering(module, recipe.after), knowledge=self.knowledge, lab=self._lab)
+            for module in modules
+        ]
+        return [Rehearsal(*one) for one in zip(played, modules, shadow.member, strict=True)]
+
+    def _recipe(self) -> Recipe:
         if self.knowledge.recipe is None:
             raise Unknown(
                 "shadow models need the training recipe, and this adversary does not know it; give the target one"
             )
-        pool = _together(self.records, self.knowledge.others)
+        return self.knowledge.recipe
+
+    def _shadows(self, shadows: int, asked: Asked, track: Track) -> Population:
+        recipe, pool = self._recipe(), _together(self.records, self.knowledge.others)
         return population(
-            self.knowledge.recipe,
+            recipe,
             pool,
             paired(shadows, len(pool), self._lab.seed),
             seed=self._lab.seed,
             chunks=self._lab.chunks,
-            asked=Asked(tuple(signals), tuple(views), weights),
+            asked=asked,
             records=len(self.records),
             device=self._lab.device,
             track=track,

@@ -17,9 +17,13 @@ from engram import check
 from engram.types import Attack
 
 ATTACKS = {
+    "augmentation": "engram.attacks.augmentation:Augmentation",
     "bag-of-labels": "engram.attacks.bag_of_labels:BagOfLabels",
     "bavaria": "engram.attacks.bavaria:BaVarIA",
+    "boundary": "engram.attacks.boundary:Boundary",
     "calibrated-loss": "engram.attacks.calibrated:CalibratedLoss",
+    "carlini-wagner": "engram.attacks.carlini_wagner:CarliniWagner",
+    "combined": "engram.attacks.boundary:Combined",
     "confidence": "engram.attacks.thresholds:Confidence",
     "dager": "engram.attacks.dager:Dager",
     "deep-leakage": "engram.attacks.deep_leakage:DeepLeakage",
@@ -30,12 +34,14 @@ ATTACKS = {
     "linear-layer": "engram.attacks.linear_layer:LinearLayer",
     "lira": "engram.attacks.lira:LiRA",
     "modified-entropy": "engram.attacks.thresholds:ModifiedEntropy",
+    "noise": "engram.attacks.noise:Noise",
     "outliers": "engram.attacks.outliers:Outliers",
     "recursive": "engram.attacks.recursive:Recursive",
     "rmia": "engram.attacks.rmia:RMIA",
     "samia": "engram.attacks.learned:SAMIA",
     "spear": "engram.attacks.spear:Spear",
     "trees": "engram.attacks.learned:Trees",
+    "yoqo": "engram.attacks.yoqo:YOQO",
 }
 
 

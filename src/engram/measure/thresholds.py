@@ -32,6 +32,17 @@ def best(values: npt.ArrayLike, member: npt.ArrayLike) -> float:
     return _between(float(counts.values[claimed]), float(counts.values[claimed - 1]))
 
 
+def halfway(values: npt.ArrayLike, member: npt.ArrayLike) -> Floats:
+    """Of each record, half-way between its mean score on shadows trained with it and on those without; [record].
+
+    `values` and `member` are [shadow, record], and every record is in some of the shadows and not in others.
+    """
+    scores, given = np.asarray(values, float), np.asarray(member)
+    inside = np.where(given, scores, 0).sum(0) / given.sum(0)
+    outside = np.where(given, 0, scores).sum(0) / (~given).sum(0)
+    return np.asarray((inside + outside) / 2)
+
+
 def best_by_group(values: npt.ArrayLike, member: npt.ArrayLike, group: npt.ArrayLike, groups: int) -> Floats:
     """One threshold a group, such as a class. A group with only members or only non-members gets the global one.
 

@@ -14,7 +14,7 @@ from engram.seed import Seed
 from engram.train.recipe import Given, Patience, Recipe
 from engram.train.stack import Device, Models, Single, Stack
 from engram.train.steps import Batch, Training
-from engram.types import Ints, Track, quiet
+from engram.types import Arrays, Ints, Track, quiet
 
 
 def fit(
@@ -177,6 +177,16 @@ def started(recipe: Recipe, seed: Seed) -> nn.Module:
     if isinstance(recipe.start, Given):
         module.load_state_dict(dict(recipe.start.weights), strict=not recipe.start.partly)
     return module
+
+
+def rebuilt(recipe: Recipe, weights: Arrays, device: Device = "cpu") -> nn.Module:
+    """The network of a recipe with these weights and buffers, in evaluation mode."""
+    module = started(recipe, Seed(0)).to(device)
+    held = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    with torch.no_grad():
+        for name, value in weights.items():
+            held[name].copy_(torch.as_tensor(np.array(value)))
+    return module.eval()
 
 
 @contextlib.contextmanager

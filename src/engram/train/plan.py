@@ -22,6 +22,9 @@ from engram.train.recipe import Recipe
 from engram.train.stack import Device
 
 CACHE = 32 * 2**20  # bytes of one block in training on a processor; measured best from 16 to 64 MiB
+ANSWERED = 32 * 2**20  # bytes of all layers' outputs of one forward pass on a processor
+ANSWERED_GPU = 8 * 2**30  # the same on a GPU
+LEAST, MOST = 16, 2**16  # records of one forward pass
 SHARE = 0.5  # of the GPU's free memory
 LARGE = 100  # pixels; a convolution over more fills the cores of a processor with one model, and stacked it is slower
 
@@ -70,6 +73,15 @@ def planned(recipe: Recipe, data: Dataset, records: int, device: Device = "cpu")
     return Plan(block, answered, not reason, reason, torch.get_num_threads(), str(device))
 
 
+def answered_at_once(module: nn.Module, x: Tensor) -> int:
+    """How many records like `x` one forward pass takes: what fills the cache of a processor, or a share of a GPU's memory.
+
+    A constant of the module and of the kind of device, so that the same questions are always rounded alike.
+    """
+    room = ANSWERED_GPU if x.is_cuda else ANSWERED
+    return max(LEAST, min(MOST, room // max(1, _outputs(module, x[:1])[0])))
+
+
 def unstackable(module: nn.Module) -> str:
     """Why this network cannot be stacked; empty if it can."""
     for name, m in module.named_modules():
@@ -90,6 +102,13 @@ def _room(device: torch.device) -> int:
 
 def _needs(module: nn.Module, data: Dataset, batch: int) -> tuple[int, int, int]:
     """Bytes of the weights, bytes of all layers' outputs for one record, and pixels of the largest convolution."""
+    seen, pixels = _outputs(module.eval(), torch.as_tensor(data.x[:batch]))
+    weights = sum(p.numel() * p.element_size() for p in module.parameters())
+    return weights, data.x[0].nbytes + seen // batch, pixels
+
+
+def _outputs(module: nn.Module, x: Tensor) -> tuple[int, int]:
+    """Bytes of all layers' outputs for these records, and pixels of the largest convolution."""
     seen, pixels = 0, 0
 
     def count(layer: nn.Module, _: Any, output: Any) -> None:
@@ -101,8 +120,7 @@ def _needs(module: nn.Module, data: Dataset, batch: int) -> tuple[int, int, int]
 
     hooks = [m.register_forward_hook(count) for m in module.modules() if not list(m.children())]
     with torch.no_grad():
-        module.eval()(torch.as_tensor(data.x[:batch]))
+        module(x)
     for hook in hooks:
         hook.remove()
-    weights = sum(p.numel() * p.element_size() for p in module.parameters())
-    return weights, data.x[0].nbytes + seen // batch, pixels
+    return seen, pixels

@@ -1,0 +1,76 @@
+"""Augmentation attack: members are answered rightly also when they are turned or shifted a little.
+
+Choquette-Choo, Tramer, Carlini, Papernot: Label-Only Membership Inference Attacks, 2021. Section 3.2.
+Differs from the paper: turns are by -r, 0 and r as in its text (its code takes every degree between), bilinear; the
+classifier of each class is a logistic regression that leans on the one over all classes, not a network of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+
+from engram import check
+from engram.access import Labels
+from engram.logistic import fitted
+from engram.measure.thresholds import best
+from engram.moved import copies
+from engram.seed import Seed
+from engram.types import Bools, Floats, Scores, Track, quiet
+
+MOST = 15  # degrees; beyond them digits turn into others
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """Which of a few turned or shifted copies are answered rightly, judged class by class. Few queries. Images only."""
+
+    asks: ClassVar = Labels
+    question: ClassVar[str] = "membership"
+    paper: ClassVar[str] = "Choquette-Choo et al. 2021"
+    rotation: int = 4  # degrees, both ways; 0: do not turn
+    translation: int = 1  # pixels, rows and columns together; 0: do not shift
+    shadows: int = 4
+
+    def __post_init__(self) -> None:
+        check.whole("rotation", self.rotation, 0)
+        check.whole("translation", self.translation, 0)
+        check.whole("shadows", self.shadows, 2)
+        if self.rotation > MOST or not self.rotation + self.translation:
+            raise ValueError(
+                f"rotation must be 1 to {MOST} degrees, or 0 with a translation, got {self.rotation} and "
+                f"{self.translation}"
+            )
+
+    def __call__(self, target: Labels, *, seed: Seed, track: Track = quiet) -> list[Scores]:  # noqa: ARG002
+        x = target.images()
+        wanted = {f"rotation by {self.rotation} degrees": {"rotation": self.rotation}} if self.rotation else {}
+        if self.translation:
+            wanted[f"translation by {self.translation}"] = {"translation": self.translation}
+        moved = {variant: copies(x, **how) for variant, how in wanted.items()}
+        played = target.rehearsals(self.shadows, track=track)
+        member = np.stack([s.member for s in played])
+        first = right(target, [x])  # asked once, and the first of every list of copies
+        said = []
+        for variant, those in moved.items():
+            told = np.stack([right(s.handle, those) for s in played])  # [shadow, record, copy]
+            phi = np.concatenate([first, right(target, those[1:])], 1)
+            said.append(judged(phi, told, member, target, f"{variant}, {len(those)} copies"))
+        return said
+
+
+def judged(phi: Floats, told: Floats, member: Bools, target: Labels, variant: str) -> Scores:
+    """Log odds of membership from which copies are answered rightly, by classifiers fitted on the shadows."""
+    y, k = target.records.y, len(target.records.classes)
+    model = fitted(told.reshape(-1, told.shape[-1]), member.ravel(), np.tile(y, len(told)), k)
+    values = np.round(model(phi, y), 9)  # equal answers of one class are equal scores
+    return Scores(values, target.ids, values > best(np.round(model(told, y), 9), member), variant)
+
+
+def right(handle: Labels, moved: Sequence[torch.Tensor]) -> Floats:
+    """Whether each copy is answered with the record's label, [record, copy]."""
+    return np.stack([handle.labels(x) == handle.records.y for x in moved], 1).astype(float)

@@ -1,0 +1,186 @@
+"""Label-only attacks: what they may see, what they cost, and what they answer to bad input."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from contract.targets import as_images, lab, leaky, noise
+
+from engram.access import Labels, OutOfQueries, Probabilities, Unknown, Unsuited, Weights
+from engram.attacks import attack
+from engram.audit import Plan, audit
+from engram.data import dataset
+from engram.measure import judge
+from engram.population import Answering
+from engram.seed import Seed
+from engram.store import Store
+
+FEW = {
+    "augmentation": {"shadows": 2},
+    "boundary": {"shadows": 2, "queries": 40},
+    "combined": {"shadows": 2, "queries": 40},
+    "noise": {"shadows": 2, "queries": 10},
+    "yoqo": {"shadows": 4, "queries": 4, "steps": 10},
+}
+IMAGES = ("augmentation", "combined")
+
+
+@pytest.fixture(scope="module")
+def target():
+    return dataclasses.replace(leaky(), access=Labels)
+
+
+@pytest.fixture(scope="module")
+def shared():
+    return lab()
+
+
+def fit_for(name, target):
+    return as_images(target) if name in IMAGES else target
+
+
+def said(name, target, where, **knobs):
+    handle = fit_for(name, target).handle(Labels, where)
+    found = attack(name, {**FEW[name], **knobs})(handle, seed=Seed(0))
+    return (found if isinstance(found, list) else [found]), handle
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_it_sees_labels_and_nothing_else(name, target, shared, monkeypatch):
+    """The target's probabilities are replaced by others with the same label: not a bit of the evidence may change."""
+    before, _ = said(name, target, shared)
+    answer = Answering.__call__
+
+    def masked(self, x):
+        p = answer(self, x)
+        return torch.nn.functional.one_hot(p.argmax(1), p.shape[1]).double() if self.model is target.model else p
+
+    monkeypatch.setattr(Answering, "__call__", masked)
+    after, _ = said(name, target, shared)
+    for a, b in zip(before, after, strict=True):
+        np.testing.assert_array_equal(a.values, b.values)
+        np.testing.assert_array_equal(a.claims, b.claims)
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_its_handle_has_no_probabilities(name, target, shared):
+    handle = fit_for(name, dataclasses.replace(target, access=Weights)).handle(Labels, shared)
+    for more in ("probabilities", "signal", "module"):
+        assert not hasattr(handle, more)
+    for shadow in handle.rehearsals(2):
+        assert type(shadow.handle) is Labels
+    assert attack(name).asks is Labels
+
+
+@pytest.mark.parametrize("name", ["boundary", "combined", "noise", "yoqo"])
+def test_a_budget_is_shared_evenly_and_it_is_said(name, target, shared):
+    poor = dataclasses.replace(target, budget=160 * 20)
+    found, handle = said(name, poor, shared, queries=30)
+    assert 160 <= handle.queries <= 160 * 20
+    assert all("budget" in scores.variant for scores in found)
+    assert not any("budget" in scores.variant for scores in said(name, target, shared)[0])
+
+
+@pytest.mark.parametrize("name", ["boundary", "combined", "noise", "yoqo"])
+def test_a_budget_below_the_least_is_refused(name, target, shared):
+    with pytest.raises(OutOfQueries, match="budget leaves"):
+        said(name, dataclasses.replace(target, budget=100), shared)
+
+
+def test_a_budget_that_others_eat_ends_the_walk_with_what_it_has(target, shared):
+    handle = dataclasses.replace(target, budget=160 * 40).handle(Labels, shared)
+    ask, count = handle.labels, 0
+
+    def shared_with_others(x):
+        nonlocal count
+        count += 1
+        if count == 6:
+            handle.queries = handle.budget - 10
+        return ask(x)
+
+    handle.labels = shared_with_others
+    found = attack("boundary", FEW["boundary"])(handle, seed=Seed(0))
+    assert all("broken off by the budget" in scores.variant for scores in found)
+    assert judge(found[0], target.member, seed=Seed(0))[0].low > 0.5  # gap at the least
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_records_that_are_no_images_are_refused(name, target, shared):
+    handle = target.handle(Labels, shared)
+    with pytest.raises(Unsuited, match=r"these records have shape \(12,\); use the attacks noise or boundary"):
+        attack(name)(handle, seed=Seed(0))
+    assert handle.queries == 0
+
+
+@pytest.mark.parametrize("name", ["boundary", "noise", "yoqo", "carlini-wagner"])
+def test_tokens_are_refused(name, target, shared):
+    one = attack(name)
+    handle = dataclasses.replace(target, access=Weights).handle(one.asks, shared)
+    handle.records = dataset(np.arange(24).reshape(2, 12), [0, 1])
+    with pytest.raises(Unsuited, match="these are int64, not real numbers"):
+        one(handle, seed=Seed(0))
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_without_a_recipe_there_are_no_shadows_to_play_on(name, target, shared):
+    with pytest.raises(Unknown, match="training recipe"):
+        said(name, dataclasses.replace(target, recipe=None), shared)
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_a_model_of_one_answer_tells_nothing_and_does_not_break(name, target, shared):
+    handle = fit_for(name, target).handle(Labels, shared)
+    handle._answer = lambda x: torch.nn.functional.one_hot(torch.zeros(len(x), dtype=torch.int64), 4).double()
+    found = attack(name, FEW[name])(handle, seed=Seed(0))
+    found = found if isinstance(found, list) else [found]
+    wrong = target.records.y != 0
+    for scores in found:
+        assert np.isfinite(scores.values).all()
+        if "against shadows" not in scores.variant and name in ("boundary", "noise", "yoqo"):
+            assert (scores.values[wrong] == 0).all()
+    if name == "boundary":
+        assert all(f"no boundary found for {(~wrong).sum()} records" in scores.variant for scores in found)
+
+
+def test_labels_that_are_text_are_numbered_on_the_way_in(shared):
+    raw = noise()
+    named = dataset(raw.x, np.array(["ant", "bee", "cat", "dog"])[raw.y])
+    one = dataclasses.replace(leaky(), access=Labels, records=named)
+    other = dataclasses.replace(leaky(), access=Labels)
+    for a, b in zip(said("boundary", one, shared)[0], said("boundary", other, shared)[0], strict=True):
+        np.testing.assert_array_equal(a.values, b.values)
+
+
+def test_rehearsals_are_stored_and_are_the_first_of_all_shadows(target):
+    where = lab()
+    trained = []
+    run = where.chunks.run
+    where.chunks.run = lambda pieces, work: run(pieces, lambda piece: trained.append(piece) or work(piece))
+    handle = dataclasses.replace(target, access=Probabilities).handle(Probabilities, where)
+    first = handle.rehearsals(2)
+    again = handle.rehearsals(2)
+    assert len(trained) == 1
+    assert handle.queries == 0
+    shadow = handle.population(4)
+    for m, (a, b) in enumerate(zip(first, again, strict=True)):
+        np.testing.assert_array_equal(a.member, shadow.member[m])
+        assert a.handle.knowledge is handle.knowledge
+        p = a.handle.probabilities(target.records.x)
+        np.testing.assert_array_equal(p, b.handle.probabilities(target.records.x))
+        told = np.log(p[np.arange(len(p)), target.records.y])
+        np.testing.assert_allclose(-shadow.signals["loss"][m, 0], told, rtol=1e-3, atol=1e-5)
+
+
+def test_an_audit_of_labels_tries_label_only_attacks(target, tmp_path):
+    assert Plan().suited(Labels, images=True).attacks == ("gap", "augmentation", "noise", "boundary", "yoqo")
+    assert "augmentation" not in Plan().suited(Labels, images=False).attacks
+    with Store(tmp_path / "engram.db") as store:
+        plan = Plan(attacks=("gap", "augmentation", "yoqo", "lira"), knobs={"yoqo": FEW["yoqo"]})
+        run = audit(target, plan, store=store)
+        found = {f.attack: f for f in store.findings(run.id) if f.metric == "auc"}
+    assert found["yoqo"].low > found["gap"].low > 0.5
+    assert "these records have shape" in found["augmentation"].reason
+    assert "granted Labels only" in found["lira"].reason
