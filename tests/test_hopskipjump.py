@@ -122,6 +122,20 @@ def test_when_the_queries_run_out_it_tells_what_it_has():
     assert (found.values <= walked(ask, x, y, 7).values + 1e-6).all()  # at the least, the first bisection
 
 
+def test_a_record_on_the_boundary_is_no_trouble():
+    """Whatever is asked is answered otherwise, but the record itself: each bisection ends nearer, down to nothing."""
+    x, y, *_ = linear()
+    first = [True]
+
+    def ask(q):
+        right, first[0] = first[0], False
+        return y[: len(q)] if right else np.full(len(q), 7)
+
+    found = walked(ask, x, y, 4000)
+    assert np.isfinite(found.values).all()
+    assert (found.values < 1e-4).all()
+
+
 def test_no_question_leaves_the_range_of_the_records():
     x, y, _, ask = linear()
     low, high = box(torch.tensor(x))

@@ -21,6 +21,7 @@ Ask = Callable[[Tensor], Ints]  # records -> the labels answered, [record]
 
 BLOCK = {"cpu": 2**22, "cuda": 2**28}  # numbers of the queries that are made at once
 FEWEST = 8  # directions of a round; fewer tell nothing of the gradient
+NOTHING = 1e-6  # of the width of the range; nearer points are not told apart in float32
 TRIALS = 24  # of a step's length, each half the one before
 
 
@@ -99,6 +100,7 @@ class _Walk:
         self.spent = torch.zeros(len(x), dtype=torch.int64, device=x.device)
         widest = ((high - low).expand(self.x.shape[1:])).norm()
         self.best = torch.where(self.right, widest, torch.zeros((), device=x.device))  # [record]
+        self.least = NOTHING * widest  # a record as near as this is on the boundary
         self.at = self.x.clone()
         self.going = torch.zeros_like(self.right)
         self.unbounded = int(self.right.sum())
@@ -141,7 +143,7 @@ class _Walk:
         room = self.knobs.queries - self.spent - self.bisections - 2  # what a step and a bisection leave for directions
         wanted = round(self.knobs.directions * self.t**0.5)
         directions = room.clamp(max=wanted)
-        rows = (self.going & (directions >= FEWEST)).nonzero()[:, 0]
+        rows = (self.going & (directions >= FEWEST) & (self.best > self.least)).nonzero()[:, 0]
         if not len(rows):
             return False
         far = self.distance(rows)
