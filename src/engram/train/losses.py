@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from torch import Tensor
-from torch.nn import functional
+from torch.nn.functional import cross_entropy
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,8 @@ class CrossEntropy:
     smoothing: float = 0.0
 
     def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        flat = functional.cross_entropy(
-            outputs.reshape(-1, outputs.shape[-1]), labels.reshape(-1), reduction="none", label_smoothing=self.smoothing
-        )
+        if outputs.ndim > 2 and outputs.stride(-1) != 1:  # each class's answers side by side: left so, not copied
+            return cross_entropy(outputs.movedim(-1, 1), labels, reduction="none", label_smoothing=self.smoothing)
+        rows, wanted = outputs.reshape(-1, outputs.shape[-1]), labels.reshape(-1)
+        flat: Tensor = cross_entropy(rows, wanted, reduction="none", label_smoothing=self.smoothing)
         return flat.view(labels.shape)
