@@ -20,7 +20,7 @@ from torch.func import functional_call, grad, vmap
 
 from engram import check
 from engram.accounting import Composed, Gaussian, PoissonSampled, epsilon
-from engram.train.stack import Models, Single, Stack
+from engram.train.stack import Models, Stack
 from engram.train.steps import Batch, Loss, Take, Training
 
 AT_ONCE = 2**26  # numbers of per-record gradients held at a time
@@ -151,7 +151,7 @@ def refuse_mixing(models: Models) -> None:
 def _parts(models: Models) -> tuple[dict[str, Tensor], dict[str, Tensor], nn.Module]:
     """Trained weights and the rest, each [model, ...], and the module to call with them."""
     names = models.flat.leaves.keys()
-    template = models.module if isinstance(models, Single) else models.template
+    template = models.template
     weights = models.weights()
     return {n: weights[n] for n in names}, {n: w for n, w in weights.items() if n not in names}, template
 
