@@ -97,10 +97,19 @@ class Informed(Handle):
         rows = np.arange(skip, skip + number)
         return Shadows(self.trained(public.take(rows), "shadows", skip, track), public.take(rows))
 
-    def without(self) -> Floats:
+    def unrest(self) -> float:
+        """How far two trainings on the same records end apart, in units of how far one record moves the weights.
+
+        Beyond one, what the record did is lost in what the adversary cannot repeat.
+        """
+        here, there = self.without(), self.without("again")
+        reach = np.linalg.norm(self.weights - here, axis=1)
+        return float(np.linalg.norm(here - there) / max(np.median(reach), np.finfo(float).tiny))
+
+    def without(self, name: str = "without") -> Floats:
         """The weights of a model trained on the fixed records alone, [parameter]"""
         models = fit_many(
-            self.recipe, self.fixed, Rows(np.arange(len(self.fixed))[None]), [self._seed("without")],
+            self.recipe, self.fixed, Rows(np.arange(len(self.fixed))[None]), [self._seed(name)],
             device=self._lab.device,
         )  # fmt: skip
         alone: Floats = flat(self.recipe, {name: w.cpu().numpy() for name, w in models.weights().items()})[0]

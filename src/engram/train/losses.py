@@ -19,3 +19,14 @@ class CrossEntropy:
             outputs.reshape(-1, outputs.shape[-1]), labels.reshape(-1), reduction="none", label_smoothing=self.smoothing
         )
         return flat.view(labels.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Reconstruction:
+    """Mean absolute plus mean squared error to the record that the label numbers, for a network that answers records."""
+
+    records: Tensor  # [label, ...]
+
+    def __call__(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        off = (outputs - self.records[labels].view(outputs.shape)).flatten(labels.ndim)
+        return (off.abs() + off.square()).mean(-1)
