@@ -12,6 +12,7 @@ over all of them, and each guess adds a term of rank one.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -44,9 +45,9 @@ class Unrolled:
         progress = [epoch / recipe.epochs for epoch in range(recipe.epochs)]
         schedule = self.sgd.schedule
         self.rates = [self.sgd.rate * (schedule(p) if schedule else 1.0) for p in progress]  # [step]
-        self._module = _uncoupled(started(recipe, Seed(0))).to(self.device, dtype).train()
-        self.shapes = {name: p.shape for name, p in self._module.named_parameters() if p.requires_grad}
-        self.start = self.flat(dict(self._module.named_parameters()))  # [weight]
+        self.module = _uncoupled(started(recipe, Seed(0))).to(self.device, dtype).train()
+        self.shapes = {name: p.shape for name, p in self.module.named_parameters() if p.requires_grad}
+        self.start = self.flat(dict(self.module.named_parameters()))  # [weight]
         self.x = torch.as_tensor(fixed.x, device=self.device).to(dtype)  # [record, ...]
         self.y = torch.as_tensor(fixed.y, device=self.device)
         self._stacks: dict[int, Stack] = {}
@@ -62,7 +63,7 @@ class Unrolled:
 
     def named(self, row: Tensor) -> dict[str, Tensor]:
         """The other way: one row, or [guess, weight], as weights by name."""
-        parts = row.split([shape.numel() for shape in self.shapes.values()], -1)
+        parts = torch.split(row, [shape.numel() for shape in self.shapes.values()], -1)
         return {
             name: part.reshape(*row.shape[:-1], *shape)
             for (name, shape), part in zip(self.shapes.items(), parts, strict=True)
@@ -85,14 +86,14 @@ class Unrolled:
         return w - rate * down, momentum
 
     def back(self, dw: Tensor, dm: Tensor, rate: float) -> tuple[Tensor, Tensor]:
-        """From what an end depends on after `stepped` (weights, momentum): its dependence on gradient, and momentum before."""
+        """How an end depends on this step's gradient, and on the momentum before; told how on weights and momentum after."""
         ahead = self.sgd.nesterov
         dm = dm - rate * (self.sgd.momentum if ahead else 1.0) * dw
         return dm - rate * dw if ahead else dm, self.sgd.momentum * dm
 
     def objective(self, w: Tensor, x: Tensor, y: Tensor) -> Tensor:
         """The mean loss over the fixed records and the guess, of each model, [guess]."""
-        models = self._wearing(w)
+        models = self.wearing(w)
         fixed = self.loss(models(self.x, shared=True), self.y.expand(len(w), -1)).sum(1)
         return (fixed + shares(self.loss, models(x[:, None]), y[:, None])[:, 0]) / (len(self.x) + 1)
 
@@ -133,9 +134,25 @@ class Unrolled:
             (dg,) = torch.autograd.grad((g * dw).sum() + (gx * dx).sum(), w)
         return g.detach(), dg
 
-    def _wearing(self, w: Tensor) -> Stack:
+    def curved(self, w: Tensor, x: Tensor, y: Tensor, along: Tensor) -> Tensor:
+        """The Hessian of one model's objective, times each row of `along`, [row, weight]."""
+        with torch.enable_grad():
+            w = w.detach().requires_grad_()
+            (g,) = torch.autograd.grad(self.objective(w, x, y).sum(), w, create_graph=True)
+            (found,) = torch.autograd.grad(g, w, along[:, None], is_grads_batched=True)
+        turned: Tensor = found[:, 0]
+        return turned
+
+    def replaced(self, module: nn.Module) -> Unrolled:
+        """The same run of a network with the same weights."""
+        other = copy.copy(self)
+        other.module, other._stacks = module, {}
+        return other
+
+    def wearing(self, w: Tensor) -> Stack:
+        """One model for each row of weights, [model, weight]."""
         if len(w) not in self._stacks:
-            self._stacks = {len(w): Stack([self._module] * len(w), len(w), self.device)}
+            self._stacks = {len(w): Stack([self.module] * len(w), len(w), self.device)}
         return self._stacks[len(w)].wearing(self.named(w))
 
 
