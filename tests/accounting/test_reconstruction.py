@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -53,7 +54,7 @@ def test_more_noise_reveals_less_and_everything_else_more():
 
     def rising(name, values):
         told = [success(**{**base, name: v}, samples=10_000).most for v in values]
-        assert all(a <= b for a, b in zip(told, told[1:], strict=False)), (name, told)
+        assert all(a <= b for a, b in pairwise(told)), (name, told)
 
     rising("noise_multiplier", [8.0, 4.0, 2.0, 1.0, 0.5])
     rising("rate", [0.0, 0.01, 0.05, 0.2, 0.6, 1.0])
@@ -112,8 +113,13 @@ def test_the_prior_aware_attack_stays_below_and_comes_near(noise, rate, steps):
 
 @pytest.mark.parametrize(
     ("changes", "named"),
-    [({"prior": 1.5}, "prior"), ({"rate": -0.1}, "rate"), ({"noise_multiplier": -1.0}, "noise_multiplier"), ({"steps": -1}, "steps")],
-)  # fmt: skip
+    [
+        ({"prior": 1.5}, "prior"),
+        ({"rate": -0.1}, "rate"),
+        ({"noise_multiplier": -1.0}, "noise_multiplier"),
+        ({"steps": -1}, "steps"),
+    ],
+)
 def test_what_is_no_probability_is_refused(changes, named):
     with pytest.raises(ValueError, match=named):
         success(**{"noise_multiplier": 1.0, "rate": 0.1, "steps": 10, "prior": 0.1, **changes})

@@ -12,9 +12,9 @@ Differs from the paper: it estimates the blow-up from samples and gives the esti
 
     B_k <= e^t k + E_mu[(1 - e^(t - L))+]    for every t,                                                            (1)
 
-with equality at the best t. t is chosen on one half of the samples, and the mean, of numbers in 0..1, is bounded above on the
-other (Maurer, Pontil: Empirical Bernstein Bounds and Sample Variance Penalization, 2009, theorem 4). So the answer is an upper
-bound with a stated confidence whatever the samples; where the Renyi curve proves less, that is the answer.
+with equality at the best t. t is chosen on one half of the samples; the mean, of numbers in 0..1, is bounded above on the
+other (Maurer, Pontil: Empirical Bernstein Bounds and Sample Variance Penalization, 2009, theorem 4). So the answer is a
+true bound with a stated confidence whatever the samples; where the Renyi curve proves less, that is the answer.
 
 The adversary knows everything but the record: the other records, all noisy gradients, the prior. Neighbours: one record
 added or removed. The prior is the largest share of records that a single guess stands for: 1/n for one of n equally likely.
