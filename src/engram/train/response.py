@@ -22,13 +22,12 @@ from typing import Self
 
 import torch
 from torch import Tensor, nn
-from torch.func import grad, jvp, vmap
 
 from engram.seed import Seed
 from engram.train.stack import Stack
 from engram.train.unrolled import Unrolled, shares
 
-AT_ONCE = 32  # looks
+AT_ONCE = 64  # looks
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,29 +62,31 @@ class Response:
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         """[guess, look]"""
-        told: Tensor = vmap(lambda p: self._along(p, x, y), chunk_size=AT_ONCE)(self.carried)
-        return told.T + self.rest
+        _, weight, told = self._told(x, y)
+        return self._by(weight, told).T + self.rest
 
     def slopes(self, x: Tensor, y: Tensor) -> Tensor:
         """How the looks move with each number of a guess, [guess, look, number]."""
+        x, _, told = self._told(x, y)
+        return self._by(x, told).transpose(0, 1).flatten(2)
 
-        def one(p: Tensor) -> Tensor:
-            found: Tensor = grad(lambda x: self._along(p, x, y).sum())(x)
-            return found
-
-        told: Tensor = vmap(one, chunk_size=AT_ONCE)(self.carried)
-        return told.transpose(0, 1).flatten(2)
-
-    def _along(self, carried: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        """sum over steps of carried_t . G_t: the derivative of the record's losses along `carried`, [guess]."""
-        steps = len(self.path)
-
-        def losses(w: Tensor) -> Tensor:
+    def _told(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The guesses, a weight of one for each, and the sum of their gradients at each step, as a function of both."""
+        with torch.enable_grad():
+            x, weight = x.detach().requires_grad_(), torch.ones_like(x.flatten(1)[:, 0]).requires_grad_()
+            w = self.path.detach().requires_grad_()
             outputs = self.stack.wearing(self.run.named(w))(x, shared=True)  # [step, guess, class]
-            return shares(self.run.loss, outputs, y.expand(steps, *y.shape)).sum(0)
+            losses = shares(self.run.loss, outputs, y.expand(len(w), *y.shape))  # [step, guess]
+            (told,) = torch.autograd.grad((losses * weight).sum(), w, create_graph=True)
+        return x, weight, told
 
-        found: Tensor = jvp(losses, (self.path,), (carried,))[1]
-        return found
+    def _by(self, what: Tensor, told: Tensor) -> Tensor:
+        """The derivative of carried . told by what each guess has of its own, [look, guess, ...]."""
+        parts = [
+            torch.autograd.grad(told, what, part, retain_graph=True, is_grads_batched=True)[0]
+            for part in torch.split(self.carried, AT_ONCE)
+        ]
+        return torch.cat(parts)
 
 
 def _carried(run: Unrolled, path: list[Tensor], x: Tensor, y: Tensor, looks: Tensor) -> Tensor:
