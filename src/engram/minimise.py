@@ -191,7 +191,8 @@ def _damped(jacobian: Tensor, r: Tensor, strength: Tensor) -> Tensor:
     diagonal = normal.diagonal(dim1=1, dim2=2)  # a view
     scale = diagonal.mean(1, keepdim=True).clamp_min(torch.finfo(r.dtype).tiny)
     diagonal += strength[:, None] * scale
-    return -torch.linalg.solve(normal, jacobian.mT @ r[..., None])[..., 0]
+    move: Tensor = torch.linalg.solve(normal, jacobian.mT @ r[..., None])[..., 0]
+    return -move
 
 
 def _secant(jacobian: Tensor, move: Tensor, change: Tensor, told: Tensor) -> Tensor:

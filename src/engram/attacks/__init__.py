@@ -29,6 +29,7 @@ ATTACKS = {
     "deep-leakage": "engram.attacks.deep_leakage:DeepLeakage",
     "entropy": "engram.attacks.thresholds:Entropy",
     "gap": "engram.attacks.gap:Gap",
+    "inversion": "engram.attacks.inversion:Inversion",
     "inverting-gradients": "engram.attacks.inverting_gradients:InvertingGradients",
     "learned": "engram.attacks.learned:Learned",
     "linear-layer": "engram.attacks.linear_layer:LinearLayer",

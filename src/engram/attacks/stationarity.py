@@ -71,7 +71,8 @@ class Optimum:
     def wanted(self, y: Floats) -> Floats:
         """Labels as the answers that would have no loss, [record, class]."""
         if self.link == "softmax":
-            return np.eye(len(self.intercept))[y.astype(int)]
+            sure: Floats = np.eye(len(self.intercept))[y.astype(int)]
+            return sure
         return y.reshape(len(y), -1).astype(float)
 
 

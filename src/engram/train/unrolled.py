@@ -69,6 +69,12 @@ class Unrolled:
             for (name, shape), part in zip(self.shapes.items(), parts, strict=True)
         }
 
+    @property
+    def classes(self) -> int:
+        """How many the network tells apart."""
+        with torch.no_grad():
+            return int(self.wearing(self.start[None])(self.x[:1], shared=True).shape[-1])
+
     def path(self, x: Tensor, y: Tensor) -> Iterator[Tensor]:
         """The weights before each step, and those at the end, [guess, weight]."""
         w = self.start.expand(len(x), -1)
