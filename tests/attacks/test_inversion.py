@@ -108,13 +108,14 @@ def test_starts_name_several_labels():
 
 
 def test_kinks_leave_some_records_and_the_certificate_says_which():
-    """ReLU: every record that is said to be explained is right; the mean error is below the nearest known record's."""
+    """ReLU: every record that is said to be explained is right; the others are said not to be."""
     run, unseen, *_ = world("relu")
     x, y = told(unseen)
-    found = inverted(run, run(x, y), (run.x, run.y), seed=Seed(0), search=Inversion(starts=5, kept=3))
+    found = inverted(run, run(x, y), (run.x, run.y), seed=Seed(0), search=SMALL)
     sure = found.residuals < 1e-6
     assert (error(found, x)[sure] < 1e-9).all()
-    assert error(found, x).median() < nearest(run, x).median() / 5
+    assert sure.any()
+    assert (found.residuals[error(found, x) > 1e-4] > 1e-4).all()
 
 
 def test_the_same_seed_says_the_same():

@@ -5,9 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.special import softmax
+from torch import nn
 
-from engram.access import Unsuited
-from engram.attacks.stationarity import Optimum, missing
+from engram.access import Informed, Knowledge, Lab, Release, Unsuited
+from engram.attacks.stationarity import Optimum, Stationarity, missing
+from engram.chunks.local import Memory
+from engram.data import dataset
+from engram.models import MLP
+from engram.seed import Seed
+from engram.train import SGD, CrossEntropy, FullBatch, Recipe
 
 sklearn_datasets = pytest.importorskip("sklearn.datasets")
 TARGETS = range(0, 120, 12)
@@ -131,3 +137,39 @@ def test_what_does_not_fit_is_refused(digits):
         replace(optimum, weights=np.zeros((10, 63)))
     with pytest.raises(ValueError, match="link"):
         replace(optimum, link="probit")
+
+
+def handle(build, weights, intercept, x, y, k, **how):
+    """The adversary's handle on one released model, without record k; weights rounded as a release in float32 is."""
+    fixed = dataset(*without(x, y, k))
+    weights = {"1.weight": weights[None].astype(np.float32), "1.bias": intercept[None].astype(np.float32)}
+    knowledge = Knowledge(Recipe(build, optimiser=SGD(0.1, weight_decay=1 / len(y)), sampler=FullBatch(), **how))
+    return Informed(Release(weights, fixed), knowledge=knowledge, lab=Lab(Seed(0), Memory()))
+
+
+def linear():
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+
+
+def test_an_informed_adversary_reads_a_released_model(digits):
+    """Rounded to float32, an optimum is stationary to some 1e-7 of all gradients, and the record right to 1e-3."""
+    x, y = digits
+    weights, intercept = softmax_fit(x, y, 1.0, 1.0)
+    said = Stationarity()(handle(linear, weights, intercept, x, y, 24), seed=Seed(0))
+    assert np.abs(said.guesses[0] - x[24]).max() < 1e-3
+    assert said.labels == [y[24]]
+    assert said.certificates[0] < 1e-3
+
+
+def test_a_network_with_two_layers_is_not_convex(digits):
+    x, y = digits
+    target = handle(MLP(64, 10, 4), np.zeros((10, 64)), np.zeros(10), x, y, 24)
+    with pytest.raises(Unsuited, match="one linear layer"):
+        Stationarity()(target, seed=Seed(0))
+
+
+def test_another_loss_is_refused(digits):
+    x, y = digits
+    target = handle(linear, np.zeros((10, 64)), np.zeros(10), x, y, 24, loss=CrossEntropy(0.1))
+    with pytest.raises(Unsuited, match="another loss"):
+        Stationarity()(target, seed=Seed(0))

@@ -42,6 +42,7 @@ ATTACKS = {
     "rmia": "engram.attacks.rmia:RMIA",
     "samia": "engram.attacks.learned:SAMIA",
     "spear": "engram.attacks.spear:Spear",
+    "stationarity": "engram.attacks.stationarity:Stationarity",
     "trees": "engram.attacks.learned:Trees",
     "yoqo": "engram.attacks.yoqo:YOQO",
 }

@@ -17,17 +17,58 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from scipy.special import expit, softmax
+from torch import nn
 
 from engram import check
-from engram.access import Unsuited
-from engram.types import Floats
+from engram.access import Informed, Unsuited
+from engram.seed import Seed
+from engram.train.loop import started
+from engram.train.losses import CrossEntropy
+from engram.types import Floats, Recovered, Track, quiet
 
 STATIONARY = 1e-3  # of a record's gradient, that may be left beside its rank-one part
 Link = Literal["softmax", "sigmoid", "identity"]
+
+
+@dataclass(frozen=True)
+class Stationarity:
+    """Every training record but one is known, and the model is convex: that one is read off the optimum. No search."""
+
+    asks: ClassVar = Informed
+    question: ClassVar[str] = "records"
+    paper: ClassVar[str] = "Balle, Cherubin, Hayes 2022"
+
+    def __call__(self, target: Informed, *, seed: Seed, track: Track = quiet) -> Recovered:  # noqa: ARG002  draws nothing
+        shape, optima = target.fixed.x.shape[1:], released(target)
+        found = [missing(optimum) for optimum in track(optima, "reading optima")]
+        left = np.array([each.certificate for each in found])
+        x = np.stack([each.x for each in found]).reshape(len(found), *shape)
+        return Recovered("record", x, -left, left, "closed form", np.array([int(each.y) for each in found]))
+
+
+def released(target: Informed) -> list[Optimum]:
+    """Each released model as the optimum that it would be of one linear layer under cross-entropy and L2."""
+    recipe, fixed = target.recipe, target.fixed
+    layers = [
+        (name, m)
+        for name, m in started(recipe, Seed(0)).named_modules()
+        if next(m.parameters(recurse=False), None) is not None
+    ]
+    if len(layers) != 1 or not isinstance(layers[0][1], nn.Linear) or layers[0][1].bias is None:
+        raise Unsuited(f"it reads one linear layer with a bias, and the network has {', '.join(n for n, _ in layers)}")
+    if recipe.loss != CrossEntropy() or getattr(recipe.optimiser, "decoupled", False):
+        raise Unsuited("it reads optima of cross-entropy with a penalty in the loss, and this recipe has another loss")
+    where, weights = layers[0][0], target.release.weights
+    penalty = getattr(recipe.optimiser, "weight_decay", 0.0) * (len(fixed) + 1)  # of the sum over records, not the mean
+    x = fixed.x.reshape(len(fixed), -1).astype(float)
+    return [
+        Optimum(np.asarray(w, float), np.asarray(b, float), x, fixed.y, penalty, penalty)
+        for w, b in zip(weights[f"{where}.weight"], weights[f"{where}.bias"], strict=True)
+    ]
 
 
 ANSWERS: dict[str, Callable[[Floats], Floats]] = {
