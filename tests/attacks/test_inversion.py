@@ -87,17 +87,6 @@ def test_weights_of_no_record_are_not_explained():
     assert found.residuals.min() > 0.05
 
 
-def test_a_guess_is_a_start():
-    run, unseen, *_ = world()
-    x, y = told(unseen)
-    one = Inversion(starts=1, kept=2, settle=1, steps=12)
-    far = (torch.full_like(run.x[:1], 3.0), run.y[:1])  # nothing public is near
-    ends = run(x, y)
-    with_guess = inverted(run, ends, far, seed=Seed(0), search=one, guesses=x + 0.01)
-    assert error(with_guess, x).max() < 1e-10
-    assert error(inverted(run, ends, far, seed=Seed(0), search=one), x).max() > 1e-2
-
-
 def test_starts_name_several_labels():
     run, unseen, *_ = world()
     x, y = told(unseen)
@@ -158,3 +147,16 @@ def test_a_run_that_cannot_be_repeated_is_not_tried():
     target.knowledge = Knowledge(replace(recipe, optimiser=Adam()))
     with pytest.raises(Unknown, match="SGD"):
         Inversion()(target, seed=Seed(0))
+
+
+def test_a_guess_is_a_start_under_the_label_that_explains_the_weights():
+    """Also where no known record has that label."""
+    run, unseen, *_ = world()
+    x, y = told(unseen)
+    one = run.y == (y[0] + 1) % CLASSES
+    solver = Solver.of(run, (run.x[one], run.y[one]), SMALL, Seed(0))
+    starts, labels = solver.started(solver.response.seen(run(x, y)), x + 0.01)
+    assert starts.shape[1] == SMALL.starts + 1
+    torch.testing.assert_close(starts[:, 0], x + 0.01)
+    assert labels[0, 0] == y[0]
+    assert (labels[:, 0] == y).double().mean() >= 0.75

@@ -208,7 +208,7 @@ class Solver:
 
     def _labelled(self, guesses: Tensor, told: Tensor) -> Tensor:
         """The label under which the response to each guess is nearest to what was told."""
-        labels = torch.unique(self.known[1])
+        labels = torch.arange(self.response.run.classes, device=told.device)
         off = [(self.response(guesses, label.expand(len(guesses))) - told).norm(dim=1) for label in labels]
         nearest: Tensor = labels[torch.stack(off).argmin(0)]
         return nearest
