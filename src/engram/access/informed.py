@@ -141,7 +141,9 @@ class Informed(Handle):
 def released(recipe: Recipe, fixed: Dataset, missing: Dataset, lab: Lab, track: Track = quiet) -> Release:
     """Models of this recipe, each trained on the fixed records and one of the missing ones."""
     n = len(fixed)
-    pool = replace(fixed, x=np.concatenate([fixed.x, missing.x]), y=np.concatenate([fixed.y, missing.y]))
+    pool = replace(
+        fixed, x=np.concatenate([fixed.x, missing.x.astype(fixed.x.dtype)]), y=np.concatenate([fixed.y, missing.y])
+    )
     given = OneMore(np.arange(n), np.arange(n, n + len(missing)))
     models = population(
         recipe, pool, given, seed=lab.seed, chunks=lab.chunks, asked=WEIGHTS, records=0, device=lab.device, track=track
