@@ -144,3 +144,9 @@ def test_what_cannot_be_repeated_is_refused_by_name(changes, named):
     recipe = replace(known(replace(recipe, build=changes.pop("build", recipe.build))), **changes)
     with pytest.raises(ValueError, match=named):
         Unrolled(recipe, records(10))
+
+
+def test_tokens_are_refused():
+    tokens = dataset(np.arange(60).reshape(10, 6) % 5, np.arange(10) % 3)
+    with pytest.raises(ValueError, match="int64"):
+        Unrolled(known(replace(TABLE, optimiser=OPTIMISERS[0])), tokens)

@@ -28,7 +28,7 @@ from engram.access import Informed, Unsuited
 from engram.seed import Seed
 from engram.train.loop import started
 from engram.train.losses import CrossEntropy
-from engram.types import Floats, Recovered, Track, quiet
+from engram.types import Array, Floats, Recovered, Track, quiet
 
 STATIONARY = 1e-3  # of a record's gradient, that may be left beside its rank-one part
 Link = Literal["softmax", "sigmoid", "identity"]
@@ -89,7 +89,7 @@ class Optimum:
     weights: Floats  # [class, number]
     intercept: Floats  # [class]
     x: Floats  # [record, number] the known records
-    y: Floats  # [record] labels, or [record, output]
+    y: Array  # [record] labels, or [record, output]
     penalty: float = 0.0
     intercept_penalty: float = 0.0
     link: Link = "softmax"
@@ -109,7 +109,7 @@ class Optimum:
         told: Floats = ANSWERS[self.link](x @ self.weights.T + self.intercept)
         return told
 
-    def wanted(self, y: Floats) -> Floats:
+    def wanted(self, y: Array) -> Floats:
         """Labels as the answers that would have no loss, [record, class]."""
         if self.link == "softmax":
             sure: Floats = np.eye(len(self.intercept))[y.astype(int)]

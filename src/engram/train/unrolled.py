@@ -41,6 +41,8 @@ class Unrolled:
         self, recipe: Recipe, fixed: Dataset, *, dtype: torch.dtype = torch.float64, device: Device = "cpu"
     ) -> None:
         self.sgd = _known(recipe)
+        if fixed.x.dtype.kind != "f":
+            raise ValueError(f"a record is solved for as real numbers, and these are {fixed.x.dtype}; unroll no tokens")
         self.loss, self.dtype, self.device = recipe.loss, dtype, torch.device(device)
         progress = [epoch / recipe.epochs for epoch in range(recipe.epochs)]
         schedule = self.sgd.schedule
