@@ -126,6 +126,13 @@ class Stack:
         """Parameters and buffers by name, each [model, ...]; views, not copies."""
         return self._weights
 
+    def wearing(self, leaves: dict[str, Tensor]) -> Stack:
+        """The same models with other trainable weights, [model, ...] each, which may be part of a graph."""
+        other = copy.copy(self)
+        other.flat = copy.copy(self.flat)
+        other.flat.leaves = leaves
+        return other
+
     def _through(self, module: nn.Module, name: str, x: Tensor, shared: bool) -> tuple[Tensor, bool]:
         """The module applied to all models, and whether the result is still the same for all of them."""
         if type(module) is nn.Sequential:
