@@ -28,7 +28,7 @@ from engram.access import Informed, Unsuited
 from engram.seed import Seed
 from engram.train.loop import started
 from engram.train.losses import CrossEntropy
-from engram.types import Floats, Recovered, Track, quiet
+from engram.types import Floats, Ints, Recovered, Track, quiet
 
 STATIONARY = 1e-3  # of a record's gradient, that may be left beside its rank-one part
 Link = Literal["softmax", "sigmoid", "identity"]
@@ -89,7 +89,7 @@ class Optimum:
     weights: Floats  # [class, number]
     intercept: Floats  # [class]
     x: Floats  # [record, number] the known records
-    y: Floats  # [record] labels, or [record, output]
+    y: Floats | Ints  # [record] labels, or [record, output]
     penalty: float = 0.0
     intercept_penalty: float = 0.0
     link: Link = "softmax"

@@ -74,7 +74,12 @@ def seen(bench: Bench, target: Target, name: str) -> Informed:
 
 
 def attacked(
-    bench: Bench, world: World, recipe: Recipe, row: str, which: str = "reconstructor", knobs: Mapping[str, Any] | None = None
+    bench: Bench,
+    world: World,
+    recipe: Recipe,
+    row: str,
+    which: str = "reconstructor",
+    knobs: Mapping[str, Any] | None = None,
 ) -> Arrays:
     """What an attack says of every sought record, and how far off that is. Stored as it is done."""
     piece = Piece(f"informed/{bench.scale}/{row}/{which}/{sorted((knobs or {}).items())}/{bench.seed.number}")
