@@ -28,7 +28,7 @@ from engram.access import Informed, Unsuited
 from engram.seed import Seed
 from engram.train.loop import started
 from engram.train.losses import CrossEntropy
-from engram.types import Floats, Ints, Recovered, Track, quiet
+from engram.types import Floats, Recovered, Track, quiet
 
 STATIONARY = 1e-3  # of a record's gradient, that may be left beside its rank-one part
 Link = Literal["softmax", "sigmoid", "identity"]
@@ -66,7 +66,7 @@ def released(target: Informed) -> list[Optimum]:
     penalty = getattr(recipe.optimiser, "weight_decay", 0.0) * (len(fixed) + 1)  # of the sum over records, not the mean
     x = fixed.x.reshape(len(fixed), -1).astype(float)
     return [
-        Optimum(np.asarray(w, float), np.asarray(b, float), x, fixed.y, penalty, penalty)
+        Optimum(np.asarray(w, float), np.asarray(b, float), x, fixed.y.astype(float), penalty, penalty)
         for w, b in zip(weights[f"{where}.weight"], weights[f"{where}.bias"], strict=True)
     ]
 
@@ -89,7 +89,7 @@ class Optimum:
     weights: Floats  # [class, number]
     intercept: Floats  # [class]
     x: Floats  # [record, number] the known records
-    y: Floats | Ints  # [record] labels, or [record, output]
+    y: Floats  # [record] labels, or [record, output]
     penalty: float = 0.0
     intercept_penalty: float = 0.0
     link: Link = "softmax"
