@@ -10,7 +10,7 @@ import numpy as np
 
 from engram.access import Informed, Lab
 from engram.attacks import attack
-from engram.data import digits, from_idx
+from engram.data import digits, from_idx, from_npz
 from engram.data.dataset import Dataset
 from engram.measure import recovery
 from engram.models import MLP
@@ -22,6 +22,7 @@ from engram.train.loop import started
 from engram.types import Arrays, Floats, Piece, Recovered
 
 MNIST = "mnist-train-images-idx3-ubyte.gz"
+CIFAR = "cifar10_20k_5k.npz"
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +40,11 @@ class World:
 
 def world(bench: Bench, fixed: int, shadows: int, sought: int, *, name: str = "fixed") -> World:
     """A random cut of the handwritten digits; at paper scale of MNIST, if it is there."""
-    data = _mnist(bench) if bench.scale == "paper" else None
-    data = digits() if data is None else data
+    data = mnist(bench) if bench.scale == "paper" else None
+    return cut(bench, digits() if data is None else data, fixed, shadows, sought, name)
+
+
+def cut(bench: Bench, data: Dataset, fixed: int, shadows: int, sought: int, name: str) -> World:
     order = bench.seed.child("informed", name).numpy().permutation(len(data))
     ends = np.cumsum([fixed, sought, shadows])
     first, second, third = np.split(order[: ends[-1]], ends[:-1])
@@ -107,6 +111,11 @@ def off(said: Recovered, world: World) -> Arrays:
     }
 
 
-def _mnist(bench: Bench) -> Dataset | None:
+def mnist(bench: Bench) -> Dataset | None:
     path = bench.data / MNIST if bench.data else None
     return from_idx(path) if path and path.is_file() else None
+
+
+def cifar(bench: Bench) -> Dataset | None:
+    path = bench.data / CIFAR if bench.data else None
+    return from_npz(path, x="x_train", y="y_train", images=True) if path and path.is_file() else None

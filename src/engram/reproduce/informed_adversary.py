@@ -24,13 +24,14 @@ from engram.measure.ranks import ranked
 from engram.measure.rates import clopper_pearson
 from engram.measure.recovery import error, nearest
 from engram.measure.roc import auc, auc_interval
+from engram.models import ReleasedCNN
 from engram.population import Asked, OneMore, population
 from engram.reconstruction import Study, learned
 from engram.reproduce.cells import Bench, Cell
-from engram.reproduce.fixed_sets import World, attacked, recipe, released, seen, world
+from engram.reproduce.fixed_sets import World, attacked, cifar, cut, recipe, released, seen, world
 from engram.seed import Seed
 from engram.signals import loss
-from engram.train import Given, Recipe, fit
+from engram.train import SGD, FullBatch, Given, Recipe, fit
 from engram.train.loop import started
 from engram.train.sharing import functional, left_by, trainable
 from engram.types import Arrays, Floats
@@ -90,6 +91,34 @@ def cells(bench: Bench) -> Iterator[Cell]:
     yield from _private(bench, size, here, made)
     yield from _membership(bench, size, here)
     yield from _zero_gradients(size, here)
+    if bench.scale == "paper":
+        yield from colour(bench, cifar(bench))
+
+
+def colour(
+    bench: Bench,
+    data: Dataset | None,
+    cut_at: tuple[int, int, int] = (4000, 15_000, 1000),
+    epochs: int = 100,
+    width: int = 1024,
+) -> Iterator[Cell]:
+    """Tables V and VI: pictures in colour, with a reconstructor of a quarter of the paper's width and two of its losses."""
+    row = "CIFAR-10, reduced reconstructor"
+    if data is None:
+        yield Cell(row, "mean MSE", None, None, note="needs cifar10_20k_5k.npz in the folder given by --data")
+        return
+    here = cut(bench, data, *cut_at, "colour")
+    side = data.x.shape[-1]
+    for activation in ("elu", "relu"):
+        plain = Recipe(
+            ReleasedCNN(data.x.shape[1], side, len(data.classes), activation), epochs, optimiser=SGD(0.01, momentum=0.9),
+            sampler=FullBatch(),
+        )  # fmt: skip
+        known = replace(plain, start=Given(started(plain, START).state_dict()))
+        knobs = {"kind": "cnn", "width": width, "epochs": epochs, "rate": 1e-4}
+        told = attacked(bench, here, known, f"colour {activation}", knobs=knobs)
+        yield mean(f"{row}, {activation}", "mean MSE", told["mse"])
+        yield mean(f"{row}, {activation}", "nearest record held", told["nearest"])
 
 
 def _baselines(here: World) -> Iterator[Cell]:
