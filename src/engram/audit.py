@@ -48,7 +48,7 @@ IMAGES = ("augmentation", "combined")  # attacks that turn or shift records
 SUITED: dict[type[Handle], tuple[str, ...]] = {
     Labels: LABEL_ONLY,
     Weights: (*MEMBERSHIP, "carlini-wagner"),
-    Informed: ("reconstructor",),
+    Informed: ("reconstructor", "inversion"),
     Gradients: ("bag-of-labels", "linear-layer", "recursive", "spear", "deep-leakage", "inverting-gradients"),
 }
 

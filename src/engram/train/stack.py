@@ -17,7 +17,7 @@ from torch.func import functional_call, vmap
 
 ELEMENTWISE = (
     nn.ReLU, nn.ELU, nn.GELU, nn.Tanh, nn.Sigmoid, nn.SELU, nn.SiLU, nn.Softplus, nn.LeakyReLU, nn.Identity,
-    nn.Hardtanh, nn.Softsign, nn.Mish, nn.CELU, nn.ReLU6, nn.Hardswish,
+    nn.Hardtanh, nn.Softsign, nn.Mish, nn.CELU, nn.ReLU6, nn.Hardswish, nn.Threshold,
 )  # fmt: skip
 
 NARROW = 64  # outputs of a layer; on a processor a wider one is faster as a product for each model
