@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,17 +89,20 @@ def _with_tight(row: str, event: Event, renyi: float, times: int) -> Iterator[Ce
     yield Cell(row, "tight", None, bracket.upper, bracket.lower, bracket.upper, times)
 
 
-def figure(mechanism: Mechanism, scale: Scale = "paper") -> str:
-    """Epsilon against the number of answers by each kind of guarantee, as the text of an SVG file."""
+def figures(table: Sequence[Cell]) -> dict[str, str]:
+    """For each mechanism, epsilon against the number of answers by each kind of guarantee, as the text of an SVG file."""
     from engram.report.alone import Series, lines
 
-    found: dict[str, list[tuple[int, float]]] = {}
-    for times in TIMES[scale]:
-        for cell in composed(mechanism, times):
-            if cell.ours is not None:
-                found.setdefault(cell.column, []).append((times, cell.ours))
-    series = [Series(name, *zip(*points, strict=True)) for name, points in found.items()]
-    return lines(series, "answers", f"epsilon at delta {DELTA:g}: {mechanism.name}")
+    drawn = {}
+    for mechanism in MECHANISMS:
+        found: dict[str, list[tuple[int, float]]] = {}
+        for cell in table:
+            if cell.row.startswith(f"{mechanism.name}, ") and cell.ours is not None:
+                found.setdefault(cell.column, []).append((cell.n, cell.ours))
+        series = [Series(name, *zip(*points, strict=True)) for name, points in found.items()]
+        says = f"epsilon at delta {DELTA:g}: {mechanism.name}"
+        drawn[mechanism.name.split(",")[0].replace(" ", "-").lower()] = lines(series, "answers", says, log=True)
+    return drawn
 
 
 def against_peers(noise: float, rate: float, steps: int) -> Iterator[Cell]:
