@@ -2,8 +2,8 @@
 
 A small decoder is trained by `engram.private` on sentences and canaries (tests/clipping/canaries.py says which, and what the
 two observers see). The bound of Steinke, Nasr, Jagielski 2023 holds with 95 % confidence and must stay below the claim; with
-the noise switched off the same claim must be refuted; with a tenth of it an observer may or may not be able to. Noise is drawn from seeds, so that an audit can be
-repeated.
+the noise switched off the same claim must be refuted; with a tenth of it an observer may or may not be able to. Noise is
+drawn from seeds, so that an audit can be repeated.
 
     python benchmarks/canaries.py [--seeds 5] [--canaries 1000] [--rows FILE]
 """
