@@ -304,13 +304,15 @@ def peak(*asked_for):
 
 
 def grown(*asked_for):
-    """GiB by which a process of its own grows at most, in two steps on a processor."""
+    """GiB that one step takes at most on a processor, in a process of its own, beyond what importing takes."""
     if asked_for[0] in PEERS:
         import opacus  # noqa: F401  what it imports is not counted
     before = resident("VmRSS")
     arm = Arm(*asked_for)
-    for _ in range(2):
+    for _ in range(3):
         arm.step()
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    arm.step()
     return (resident("VmHWM") - before) / 2**20
 
 
@@ -322,10 +324,11 @@ def resident(which):
 
 def measured(names, args, batch, length, device, precision):
     """{arm: (milliseconds of each repeat, GiB)}; an arm that fails is named with its reason and left out."""
-    room, arms = {}, {}
+    room, arms = dict.fromkeys(names), {}
     for name in names:
         try:
-            room[name] = peak(name, args, batch, length, device, precision)
+            if args.memory:
+                room[name] = peak(name, args, batch, length, device, precision)
             arms[name] = Arm(name, args, batch, length, device, precision)
             for _ in range(args.warm_up):
                 arms[name].step()
@@ -409,7 +412,7 @@ def row(cell, name, found, norm):
 def main():
     args = asked(
         __doc__, shapes="16x256,16x1024,64x100", precisions="", model="own", size="gpt2", tied=0, arms="", repeats=30,
-        warm_up=5, budget=450.0, peers=None, profile=0,
+        warm_up=5, budget=450.0, peers=None, memory=1, profile=0,
     )  # fmt: skip
     if args.peers:
         sys.path[:0] = [str(args.peers), *map(str, sorted(p for p in args.peers.iterdir() if p.is_dir()))]
