@@ -309,7 +309,7 @@ def grown(*asked_for):
         import opacus  # noqa: F401  what it imports is not counted
     before = resident("VmRSS")
     arm = Arm(*asked_for)
-    for _ in range(3):
+    for _ in range(2):
         arm.step()
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
     arm.step()
