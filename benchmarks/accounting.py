@@ -270,7 +270,7 @@ def _median(work: Callable[[], Any], times: int) -> float:
     return statistics.median(_timed(work)[1] for _ in range(times))
 
 
-MOST = {"dp-accounting": 1000, "autodp": 100}  # trainings; Opacus, which is in the claim, has them all
+MOST = {"dp-accounting": 500, "autodp": 50}  # trainings; Opacus, which is in the claim, has them all
 PARTS: dict[str, tuple[Callable[[int], Iterator[Row]], int]] = {
     "precision": (precision, 100),
     "peers": (peers, 10_000),

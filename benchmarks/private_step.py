@@ -8,7 +8,7 @@ Correctness first: norms against float64, the clipped sum against autograd, the 
                       --no-deps -d wheels && for w in wheels/*.whl; do unzip -qd DIR $w; done
     ... --profile 1   the kernels on which one private step spends its time, and the routes that were chosen
 
-Memory is what one step adds to a process that has imported everything: weights, moments and gradients included.
+Memory is that of all tensors at the worst moment of a step: weights, moments, gradients and what is kept for them.
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ import gc
 import statistics
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from multiprocessing import get_context
-from pathlib import Path
+from itertools import accumulate
 
 import torch
 import torch.nn.functional as F
@@ -290,36 +288,32 @@ def timed(work, device, repeats=10):
 def peak(*asked_for):
     """GiB of one step of an arm alone, its weights and moments included."""
     device = asked_for[4]
-    if device.type != "cuda":
-        with ProcessPoolExecutor(1, get_context("spawn")) as alone:
-            return alone.submit(grown, *asked_for).result()
     cleared(device)
-    before = torch.cuda.memory_allocated(device)
+    before = torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
     arm = Arm(*asked_for)
     for _ in range(3):
         arm.step()
+    if device.type != "cuda":
+        return (held(arm) + grown(arm)) / 2**30
     torch.cuda.reset_peak_memory_stats(device)
     arm.step()
     return (torch.cuda.max_memory_allocated(device) - before) / 2**30
 
 
-def grown(*asked_for):
-    """GiB that one step takes at most on a processor, in a process of its own, beyond what importing takes."""
-    if asked_for[0] in PEERS:
-        import opacus  # noqa: F401  what it imports is not counted
-    before = resident("VmRSS")
-    arm = Arm(*asked_for)
-    for _ in range(2):
+def held(arm):
+    """Bytes of weights and moments on a processor."""
+    moments = [v for state in arm.optimiser.state.values() for v in state.values() if isinstance(v, torch.Tensor)]
+    return sum(t.numel() * t.element_size() for t in [*arm.model.parameters(), *moments])
+
+
+def grown(arm):
+    """The most bytes that tensors take within one step on a processor, as its allocator says."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
         arm.step()
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
-    arm.step()
-    return (resident("VmHWM") - before) / 2**20
-
-
-def resident(which):
-    """KiB of this process: now (VmRSS), or at most so far (VmHWM)."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith(which)).split()[1])
+    told = [e for e in seen.profiler.kineto_results.events() if e.name() == "[memory]"]
+    return max(accumulate(e.nbytes() for e in sorted(told, key=lambda e: e.start_ns())))
 
 
 def measured(names, args, batch, length, device, precision):
@@ -418,7 +412,7 @@ def main():
         sys.path[:0] = [str(args.peers), *map(str, sorted(p for p in args.peers.iterdir() if p.is_dir()))]
     device = torch.device(args.device, 0) if args.device == "cuda" else torch.device(args.device)
     names = args.arms.split(",") if args.arms else ["plain", *OURS, *(PEERS if has_opacus() else ())]
-    finish(rows_of(args, names, device), benchmark="private step", args=args)
+    finish(rows_of(args, names, device), benchmark=f"private step {args.size}", args=args)
 
 
 def has_opacus():
