@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -52,12 +53,13 @@ class Augmentation:
         if self.translation:
             wanted[f"translation by {self.translation}"] = {"translation": self.translation}
         moved = {variant: copies(x, **how) for variant, how in wanted.items()}
-        played = target.rehearsals(self.shadows, track=track)
-        member = np.stack([s.member for s in played])
+        played = [
+            target.played(self.shadows, partial(right, moved=those), "augmentation", wanted[variant], track=track)
+            for variant, those in moved.items()
+        ]
         first = right(target, [x])  # asked once, and the first of every list of copies
         said = []
-        for variant, those in moved.items():
-            told = np.stack([right(s.handle, those) for s in played])  # [shadow, record, copy]
+        for (variant, those), (told, member) in zip(moved.items(), played, strict=True):
             phi = np.concatenate([first, right(target, those[1:])], 1)
             said.append(judged(phi, told, member, target, f"{variant}, {len(those)} copies"))
         return said
