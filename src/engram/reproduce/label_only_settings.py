@@ -28,6 +28,8 @@ class Setting:
     rows: Rows
     published: Mapping[str, float] = field(default_factory=dict)  # accuracy in %, by row
     note: str = ""
+    within: float | None = None  # how many points from the published ones the accuracies may be; None: any
+    masked: int = 10  # targets that are attacked again behind MemGuard
 
 
 def image_rows(*, boundary: int, combined: int, noise: int, rotation: int, shadows: int = 2) -> Rows:
@@ -37,6 +39,7 @@ def image_rows(*, boundary: int, combined: int, noise: int, rotation: int, shado
     return {
         "gap": ("gap", {}, 0),
         "confidence": ("confidence", few, 0),
+        "largest confidence": ("largest-confidence", few, 0),
         "augmentation, rotation": ("augmentation", turned, 0),
         "augmentation, translation": ("augmentation", {**few, "rotation": 0}, 0),
         "boundary": ("boundary", {**few, "queries": boundary}, 0),
@@ -52,6 +55,7 @@ def table_rows(noise: int, shadows: int = 4) -> Rows:
     return {
         "gap": ("gap", {}, 0),
         "confidence": ("confidence", few, 0),
+        "largest confidence": ("largest-confidence", few, 0),
         "noise": ("noise", {**few, "queries": noise}, 0),
         "noise, against shadows": ("noise", {**few, "queries": noise}, 1),
         "yoqo": ("yoqo", {"shadows": 8}, 0),
