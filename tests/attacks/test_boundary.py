@@ -75,6 +75,24 @@ def test_its_handle_has_no_probabilities(name, target, shared):
     assert attack(name).asks is Labels
 
 
+def test_augmentation_asks_as_many_copies_as_its_budget_buys(target, shared):
+    """A record's answer, its two turns and its four shifts: seven queries a record, or what there is of them."""
+    for budget, spent, variants in (
+        (160 * 7, 160 * 7, ["rotation by 4 degrees, 3 copies", "translation by 1, 5 copies"]),
+        (160 * 5 + 3, 160 * 5, ["rotation by 4 degrees, 3 copies", "translation by 1, 5 copies, of which the budget left 3"]),
+        (160 * 3, 160 * 3, ["rotation by 4 degrees, 3 copies"]),
+        (160 * 2, 160 * 2, ["rotation by 4 degrees, 3 copies, of which the budget left 2"]),
+        (160, 160, ["rotation by 4 degrees, 3 copies, of which the budget left 1"]),
+    ):  # fmt: skip
+        found, handle = said("augmentation", dataclasses.replace(target, budget=budget), shared)
+        assert handle.queries == spent
+        assert [scores.variant for scores in found] == variants
+    gap = attack("gap")(target.handle(Labels, shared), seed=Seed(0))
+    np.testing.assert_array_equal(found[0].claims, gap.claims)  # one copy is the record itself
+    with pytest.raises(OutOfQueries, match="one query a record"):
+        said("augmentation", dataclasses.replace(target, budget=159), shared)
+
+
 @pytest.mark.parametrize("name", ["boundary", "combined", "noise", "yoqo"])
 def test_a_budget_is_shared_evenly_and_it_is_said(name, target, shared):
     poor = dataclasses.replace(target, budget=160 * 20)
@@ -143,6 +161,22 @@ def test_a_model_of_one_answer_tells_nothing_and_does_not_break(name, target, sh
             assert (scores.values[wrong] == 0).all()
     if name == "boundary":
         assert all(f"no boundary found for {(~wrong).sum()} records" in scores.variant for scores in found)
+
+
+@pytest.mark.parametrize("name", ["boundary", "noise", "carlini-wagner", "yoqo"])
+def test_records_answered_wrongly_score_zero_and_are_not_claimed(name, target, shared):
+    """The distance of a wrong answer is none, whoever measures it."""
+    wrong = target.answer(torch.as_tensor(target.records.x)).argmax(1).numpy() != target.records.y
+    assert wrong.sum() > 20
+    one = attack(name, {**FEW.get(name, {}), **({"steps": 10} if name == "carlini-wagner" else {})})
+    found = one(dataclasses.replace(target, access=Weights).handle(one.asks, shared), seed=Seed(0))
+    plain = found[0] if isinstance(found, list) else found
+    assert (plain.values[~wrong] > 0).mean() > 0.9
+    if name != "yoqo":  # whose query may be answered rightly where the record is not
+        assert (plain.values[wrong] == 0).all()
+    else:
+        assert (plain.values[wrong] == 0).mean() > 0.9
+    assert not plain.claims[plain.values == 0].any()
 
 
 def test_labels_that_are_text_are_numbered_on_the_way_in(shared):
