@@ -77,7 +77,7 @@ def main() -> None:
         runs = [row for s in range(args.seeds) for row in attacked(name, args.records, args.shadows, Seed(s))]
         rows.append(summed(name, runs, args.seeds))
         print(rows[-1], flush=True)
-    finish(rows, benchmark="defences", args=args)
+    finish(rows, benchmark="defences" if wanted == list(DEFENCES) else "some defences", args=args)
 
 
 def attacked(row: str, records: int, shadows: int, seed: Seed) -> Iterator[Mapping[str, Any]]:

@@ -9,14 +9,19 @@ import pytest
 import torch
 from contract.targets import as_images, lab, leaky, noise
 
-from engram.access import Labels, OutOfQueries, Probabilities, Unknown, Unsuited, Weights
+from engram.access import Knowledge, Labels, OutOfQueries, Probabilities, Unknown, Unsuited, Weights
 from engram.attacks import attack
+from engram.attacks.augmentation import judged
+from engram.attacks.boundary import features, measured
 from engram.audit import Plan, audit
 from engram.data import dataset
+from engram.hopskipjump import HopSkipJump
 from engram.measure import judge
+from engram.moved import copies
 from engram.population import Answering
 from engram.seed import Seed
 from engram.store import Store
+from engram.types import quiet
 
 FEW = {
     "augmentation": {"shadows": 2},
@@ -218,3 +223,50 @@ def test_an_audit_of_labels_tries_label_only_attacks(target, tmp_path):
     assert found["yoqo"].low > found["gap"].low > 0.5
     assert "these records have shape" in found["augmentation"].reason
     assert "granted Labels only" in found["lira"].reason
+
+
+def test_each_class_has_a_classifier_of_its_own(shared):
+    """In class 0 members keep their label under the copies, in class 1 they alone lose it: no common weights tell both."""
+    y = np.arange(400) % 2
+    member = np.stack([np.arange(400) % 4 < 2, np.arange(400) % 4 >= 2])
+    kept = (member ^ (y == 1)).astype(float)  # [shadow, record]
+    told = np.stack([np.ones_like(kept), kept, kept], -1)
+    handle = Labels(dataset(np.zeros((400, 1), np.float32), y), None, knowledge=Knowledge(), lab=shared)
+    assert (judged(told[0], told, member, handle, "").claims == member[0]).all()
+
+
+def test_combined_weighs_the_distance_of_every_copy_and_whether_it_is_right(target, shared):
+    handle = as_images(target).handle(Labels, shared)
+    shifts = copies(handle.images(), translation=1)
+    told, broken = features(handle, HopSkipJump(39), Seed(0), shifts, quiet)
+    assert told.shape == (160, 10)
+    assert not broken
+    for i, x in enumerate(shifts):
+        one = measured(handle, HopSkipJump(39), Seed(0).child("copy", i), x)
+        np.testing.assert_allclose(told[:, i], np.log1p(one.values))
+        np.testing.assert_array_equal(told[:, 5 + i], handle.labels(x) == handle.records.y)
+
+
+def test_what_is_played_on_shadows_is_kept_and_told_apart_by_all_it_depends_on(target):
+    where = lab()
+    played = []
+
+    def shadow_is_asked(handle):
+        played.append(handle.queries)
+        return (handle.labels(target.records.x) == target.records.y).astype(float)
+
+    handle = target.handle(Labels, where)
+    told, member = handle.played(2, shadow_is_asked, "name", 1)
+    again, _ = dataclasses.replace(target, name="other").handle(Labels, where).played(2, shadow_is_asked, "name", 1)
+    np.testing.assert_array_equal(told, again)
+    assert len(played) == 2
+    assert handle.queries == 0
+    for m, shadow in enumerate(handle.rehearsals(2)):
+        np.testing.assert_array_equal(member[m], shadow.member)
+        np.testing.assert_array_equal(told[m], shadow.handle.labels(target.records.x) == target.records.y)
+    assert told[member].mean() > told[~member].mean() + 0.3
+    handle.played(2, shadow_is_asked, "name", 2)
+    handle.played(2, shadow_is_asked, "other", 1)
+    masked = dataclasses.replace(target, recipe=dataclasses.replace(target.recipe, epochs=5))
+    masked.handle(Labels, where).played(2, shadow_is_asked, "name", 1)
+    assert len(played) == 8
