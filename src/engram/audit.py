@@ -17,6 +17,7 @@ import torch
 import engram
 from engram import check
 from engram.access import Gradients, Handle, Lab, Labels, OutOfQueries, Unknown, Unsuited, Weights
+from engram.accounting.limits import Claim, broken
 from engram.attacks import attack as attack_named
 from engram.attacks import kind as attack_kind
 from engram.attacks import knobs_of as knobs_of_attack
@@ -26,7 +27,7 @@ from engram.data import duplicates, fingerprint
 from engram.defences import defence as defence_named
 from engram.defences import knobs_of
 from engram.environment import environment
-from engram.measure import judge, proportion, recovery, shuffled, simultaneous
+from engram.measure import epsilon_at, judge, proportion, recovery, shuffled, simultaneous
 from engram.seed import Seed
 from engram.signals import shown
 from engram.store import Run, Store, Told
@@ -135,8 +136,21 @@ def judged(store: Store, run: Run, seed: Seed) -> list[Finding]:
         scores, member = told.evidence, truth[told.evidence.ids]
         own = seed.child("judge", told.attack, told.defence, scores.variant)
         findings = [*judge(scores, member, seed=own), shuffled(scores, member, seed=own.child("shuffled"), level=level)]
+        if not told.defence:
+            findings += _contradicted(run, scores, member, level)
         found += [replace(f, attack=told.attack, defence=told.defence) for f in findings]
     return found
+
+
+def _contradicted(run: Run, scores: Scores, member: Bools, level: float) -> list[Finding]:
+    """A loud finding where what was measured lies above what the training claims; all attacks together at 95 %."""
+    promise = run.about["target"].get("claim")
+    if not promise:
+        return []
+    claim = Claim(*promise)
+    measured = epsilon_at(scores, member, claim.delta, level)
+    loud = broken(measured, claim, at_delta=claim.delta) if measured and measured.value is not None else None
+    return [replace(loud, variant=scores.variant)] if loud else []
 
 
 def _recovered(store: Store, run: Run, responses: Arrays) -> list[Finding]:

@@ -6,6 +6,7 @@ from engram.report import words
 from engram.report.dossier import UNDEFENDED, Dossier
 from engram.report.page import Child, Safe, tag
 from engram.report.verdict import LEVELS, Rule, Verdict, verdict
+from engram.types import Finding
 
 HEADLINES = {
     "gives away": "This model gives away who was in its training.",
@@ -30,10 +31,17 @@ def conclusion(told: Dossier) -> Safe:
         tag("h2", "Verdict", class_="eyebrow"),
         tag("p", HEADLINES[found.level], class_="verdict"),
         tag("ol", steps, class_="levels"),
+        [tag("p", tag("b", "A claim does not hold. "), f"{words.of(f)}: {f.reason}.") for f in _contradictions(told)],
         [tag("p", sentence) for sentence in _because(told, found)],
         tag("p", tag("b", "The rule. "), *rule_in_words(rule, found), class_="rule"),
         id="verdict",
     )
+
+
+def _contradictions(told: Dossier) -> list[Finding]:
+    """Where a measured epsilon lies above the claimed one; the largest first."""
+    loud = [f for f in told.findings if f.metric == "broken_claim"]
+    return sorted(loud, key=lambda f: -(f.value or 0))
 
 
 def _of_records(told: Dossier) -> Safe:

@@ -17,6 +17,7 @@ METRICS = {
     "auc": "AUC",
     "auc_shuffled": "AUC, shuffled",
     "balanced_accuracy": "Balanced accuracy",
+    "broken_claim": "Epsilon above the claim, at least",
     "epsilon": "Epsilon, at least",
     "accuracy_members": "Accuracy on members",
     "accuracy_non_members": "Accuracy on non-members",
@@ -30,6 +31,7 @@ METRICS = {
 PLAIN = {
     "auc",
     "auc_shuffled",
+    "broken_claim",
     "epsilon",
     "mse",
     "psnr",
