@@ -13,6 +13,7 @@ from engram.access import Knowledge, Labels, OutOfQueries, Probabilities, Unknow
 from engram.attacks import attack
 from engram.attacks.augmentation import judged
 from engram.attacks.boundary import features, measured
+from engram.attacks.yoqo import YOQO
 from engram.audit import Plan, audit
 from engram.data import dataset
 from engram.hopskipjump import HopSkipJump
@@ -84,6 +85,7 @@ def test_augmentation_asks_as_many_copies_as_its_budget_buys(target, shared):
     """A record's answer, its two turns and its four shifts: seven queries a record, or what there is of them."""
     for budget, spent, variants in (
         (160 * 7, 160 * 7, ["rotation by 4 degrees, 3 copies", "translation by 1, 5 copies"]),
+        (160 * 6, 160 * 6, ["rotation by 4 degrees, 3 copies", "translation by 1, 5 copies, of which the budget left 4"]),
         (160 * 5 + 3, 160 * 5, ["rotation by 4 degrees, 3 copies", "translation by 1, 5 copies, of which the budget left 3"]),
         (160 * 3, 160 * 3, ["rotation by 4 degrees, 3 copies"]),
         (160 * 2, 160 * 2, ["rotation by 4 degrees, 3 copies, of which the budget left 2"]),
@@ -270,3 +272,15 @@ def test_what_is_played_on_shadows_is_kept_and_told_apart_by_all_it_depends_on(t
     masked = dataclasses.replace(target, recipe=dataclasses.replace(target.recipe, epochs=5))
     masked.handle(Labels, where).played(2, shadow_is_asked, "name", 1)
     assert len(played) == 8
+
+
+def test_the_query_of_yoqo_keeps_its_label_where_the_record_was_seen_and_loses_it_where_not(target, shared):
+    handle = target.handle(Labels, shared)
+    played = handle.rehearsals(8)
+    member = np.stack([s.member for s in played])
+    x, y = handle.numbers(), target.records.y
+    at = YOQO(steps=35).crafted([s.module for s in played], member, x, torch.as_tensor(y), quiet)
+    kept = np.stack([s.handle.labels(at) == y for s in played])
+    assert kept[member].mean() > kept[~member].mean() + 0.6
+    plain = np.stack([s.handle.labels(x) == y for s in played])
+    assert kept[~member].mean() < plain[~member].mean()
