@@ -74,7 +74,7 @@ def affordable(target: Labels, wanted: Mapping[str, int]) -> Mapping[str, int]:
         return wanted
     if left < 1:
         raise OutOfQueries("one query a record is needed at the least, and the budget leaves fewer")
-    found = {}
+    found: dict[str, int] = {}
     for variant, count in wanted.items():
         found[variant] = min(count, left - 1 - sum(found.values()))
     return {variant: count for variant, count in found.items() if count} or {next(iter(wanted)): 0}
