@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from engram import check
-from engram.access import Gradients, Unknown
+from engram.access import Gradients
 from engram.matching import Matcher, counted_labels, turned
 from engram.minimise import signed_adam
 from engram.seed import Seed
@@ -48,9 +48,7 @@ class InvertingGradients:
         check.at_least("smoothness", self.smoothness, 0)
 
     def __call__(self, target: Gradients, *, seed: Seed, track: Track = quiet) -> Recovered:
-        records = self.batch or target.update.batch
-        if records is None:
-            raise Unknown("the update does not say how many records are behind it; set the knob batch")
+        records = target.behind(self.batch)
         model, weights, told = target.exact()
         matcher = Matcher(model, target.loss, weights, target.update.rate, target.update.steps)
         y = torch.repeat_interleave(counted_labels(target.update, target.model, target.shape, records))
