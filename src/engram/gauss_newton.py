@@ -56,14 +56,15 @@ def metric(left: Left, z: Tensor) -> Tensor:
     while True:
         factor, failed = torch.linalg.cholesky_ex(pressed + damping * torch.eye(len(z), device=z.device))
         if not failed:
-            return factor.to(z.dtype)
+            found: Tensor = factor.to(z.dtype)
+            return found
         damping = 10 * damping
 
 
 def columns(left: Left, z: Tensor) -> Tensor:
     """J', [number, residual], by differences and in single precision."""
     here = left(z[None]).detach()
-    each = torch.eye(len(z), dtype=z.dtype, device=z.device).split(AT_ONCE)
+    each = torch.split(torch.eye(len(z), dtype=z.dtype, device=z.device), AT_ONCE)
     with torch.no_grad():
         return torch.cat([((left(z + NEAR * some) - here) / NEAR).float() for some in each])
 
@@ -72,7 +73,7 @@ def gram(rows: Tensor) -> Tensor:
     """rows @ rows.T; what symmetry gives is not computed."""
     found = rows.new_zeros(len(rows), len(rows))
     edge = 0
-    for band in rows.split(-(-len(rows) // BANDS)):
+    for band in torch.split(rows, -(-len(rows) // BANDS)):
         found[edge:, edge : edge + len(band)] = rows[edge:] @ band.T
         edge += len(band)
     return found.tril() + found.tril(-1).T

@@ -10,8 +10,10 @@ from gradients import batch, handle, seen
 from engram.access import Unknown
 from engram.attacks.deep_leakage import DeepLeakage
 from engram.attacks.inverting_gradients import InvertingGradients, variation
+from engram.matching import Matcher, apart
 from engram.measure.recovery import error, matched
-from engram.models import MLP
+from engram.minimise import Minimum
+from engram.models import MLP, LeNet
 from engram.seed import Seed
 from engram.train import Recipe, Update
 from engram.train.loop import started
@@ -119,3 +121,36 @@ def test_knobs_are_checked():
     with pytest.raises(ValueError, match="restarts must be at least 1"):
         DeepLeakage(restarts=0)
     assert np.isfinite(DeepLeakage().enough)
+
+
+def test_the_network_of_the_paper_on_pictures_of_full_size():
+    """Three seeds; the hundred are in benchmarks/gradient_leakage.py. Grey, to be quick."""
+    recipe = Recipe(LeNet(channels=1, size=16, classes=5))
+    for seed in range(3):
+        records = batch(1, (1, 16, 16), seed=seed)
+        said = DeepLeakage()(seen(recipe, records, seed=seed), seed=Seed(seed))
+        assert worst(said, records) < 1e-12
+        assert said.labels.tolist() == records.y.tolist()
+
+
+def test_a_start_that_ends_short_is_followed_by_the_next():
+    records = batch(2)
+    handle_ = seen(SMOOTH, records)
+    good = DeepLeakage(restarts=1)._started(handle_, 2, Seed(0))[0]
+    flat = Minimum(torch.cat([torch.full_like(good, 1e3), good]), torch.tensor([0.1, 0.2], dtype=good.dtype), 0, 0)
+    model, weights, told = handle_.exact()
+    y = torch.as_tensor(sorted(records.y))[None]
+    matcher = Matcher(model, handle_.loss, weights)
+    found = DeepLeakage()._refined(
+        lambda z: apart(matcher(z.view(len(z), 2, 12), y.expand(len(z), -1)), told), flat, iter(range(2000))
+    )
+    assert int(found.costs.argmin()) == 1
+    assert float(found.costs.min()) < 1e-18
+
+
+def test_a_batch_of_more_numbers_than_the_update_tells_is_refused_with_the_limit():
+    """A network of two units: 12 x 2 + 2 + 2 x 5 + 5 = 41 numbers, all of which can differ freely from two records on."""
+    recipe = Recipe(MLP(inputs=12, classes=5, width=2, activation="sigmoid"))
+    with pytest.raises(Unknown, match=r"4 records have 48 numbers, and at most 41 .* answers up to 3 of these records"):
+        DeepLeakage()(seen(recipe, batch(4)), seed=Seed(0))
+    DeepLeakage(steps=2)(seen(recipe, batch(3)), seed=Seed(0))

@@ -66,7 +66,8 @@ class DeepLeakage:
         length = torch.cat([t.flatten() for t in told]).norm()
 
         def left(z: Tensor) -> Tensor:
-            return apart(matcher(*split(z)), told) / length
+            off: Tensor = apart(matcher(*split(z)), told) / length
+            return off
 
         found = self.searched(left, z, records, track)
         return told_of(target, found, split, f"{self.labels} labels{_warned(target)}")
