@@ -52,7 +52,7 @@ def test_a_long_valley_is_walked_where_plain_steps_are_not_enough():
     ours = minimised(left, start, steps=iter(range(500)), enough=1e-24)
     assert ours.steps <= 500
     assert (plain.z - 1).abs().max() > 1e-2
-    assert (ours.z - 1).abs().max() < 1e-6
+    assert (ours.z - 1).abs().max() < 1e-4
 
 
 def test_it_gives_up_where_nothing_halves_the_cost():

@@ -33,7 +33,8 @@ from engram.store import Run, Store, Told
 from engram.target import NotGranted, Target
 from engram.train import Recipe, fit_many, shared
 from engram.train.loop import rebuilt
-from engram.types import Arrays, Attack, Bools, Finding, Piece, Recovered, Scores, Track, quiet
+from engram.train.sharing import trainable
+from engram.types import Arrays, Attack, Bools, Evidence, Finding, Piece, Recovered, Scores, Track, quiet
 
 Knobs = Mapping[str, Mapping[str, Any]]  # name of an attack or a defence -> its knobs
 UNDEFENDED = ""
@@ -99,7 +100,7 @@ def audit(
     run = store.begin(fingerprint("audit", engram.__version__, target.identity(), plan.told()), about)
     truth = {"truth": target.member, "labels": target.records.y, "classes": np.array(target.records.classes)}
     if target.update is not None:
-        truth["shared_records"] = target.records.x
+        truth |= {"shared_records": target.records.x, "self_test": np.array(target.self_test())}
     store.respond(run.id, truth)
     refused: list[Finding] = []
     for defence in (UNDEFENDED, *plan.defences):
@@ -187,7 +188,10 @@ def _shared_again(target: Target, recipe: Recipe, name: str, seed: Seed) -> Targ
     """The same model and batch, and the update that a participant who follows this recipe shares of them."""
     assert target.update is not None
     rate, steps, dtype = target.update.rate, target.update.steps, target.update.tensors[0].dtype
-    update = shared(recipe, target.model, target.records, seed=seed, rate=rate, steps=steps, dtype=dtype)
+    normalised = bool(target.update.statistics)
+    update = shared(
+        recipe, target.model, target.records, seed=seed, rate=rate, steps=steps, dtype=dtype, normalised=normalised
+    )
     return replace(target, recipe=recipe, update=update, name=name)
 
 
@@ -214,8 +218,18 @@ def _attacked(
         "paper": cls.paper,
     }
     said = said if isinstance(said, Sequence) else [said]
-    store.tell(run.id, *(Told(name, defence, evidence, about) for evidence in said))
+    store.tell(run.id, *(Told(name, defence, evidence, {**about, **_explained(handle, evidence)}) for evidence in said))
     return []
+
+
+def _explained(handle: Handle, evidence: Evidence) -> dict[str, Any]:
+    """How far guesses with labels are from explaining the update, tensor by tensor."""
+    if not isinstance(handle, Gradients) or not isinstance(evidence, Recovered):
+        return {}
+    if evidence.labels is None or evidence.kind != "record":
+        return {}
+    left = handle.residual(torch.as_tensor(evidence.guesses), torch.as_tensor(evidence.labels))
+    return {"residuals": dict(zip(trainable(handle.model), left, strict=True))}
 
 
 def _correct(target: Target) -> Bools:
