@@ -9,7 +9,7 @@ from gradients import batch, handle, seen
 
 from engram.access import Unknown
 from engram.attacks.deep_leakage import DeepLeakage
-from engram.attacks.inverting_gradients import InvertingGradients, variation
+from engram.attacks.inverting_gradients import InvertingGradients, unlike, variation
 from engram.matching import Matcher, apart
 from engram.measure.recovery import error, matched
 from engram.minimise import Minimum
@@ -154,3 +154,30 @@ def test_a_batch_of_more_numbers_than_the_update_tells_is_refused_with_the_limit
     with pytest.raises(Unknown, match=r"4 records have 48 numbers, and at most 41 .* answers up to 3 of these records"):
         DeepLeakage()(seen(recipe, batch(4)), seed=Seed(0))
     DeepLeakage(steps=2)(seen(recipe, batch(3)), seed=Seed(0))
+
+
+class Normed(torch.nn.Sequential):
+    """A smooth network that normalises what it is given over the batch."""
+
+    def __init__(self):
+        super().__init__(
+            torch.nn.Conv2d(1, 4, 3, padding=1), torch.nn.BatchNorm2d(4), torch.nn.Sigmoid(), torch.nn.Flatten(),
+            torch.nn.Linear(4 * 36, 5),
+        )  # fmt: skip
+
+
+def test_what_batch_norm_saw_brings_the_guess_nearer_and_a_lie_about_it_does_not():
+    """The cost of the true batch is zero in both parts; statistics of other records pull away from it."""
+    recipe, records = Recipe(Normed), batch(2, (1, 6, 6))
+    model = started(recipe, Seed(0)).train()
+    told = seen(recipe, records, model=model, normalised=True)
+    attack = InvertingGradients(steps=60, smoothness=0.0, statistics=1.0)
+    near = attack(told, seed=Seed(0))
+    false = replace(told.update, statistics=tuple(5 * t + 1 for t in told.update.statistics))
+    far = attack(handle(recipe, model, false, records), seed=Seed(0))
+    assert error(near.guesses[matched(near.guesses, records.x)], records.x).mean() < worst(far, records)
+
+
+def test_statistics_are_unlike_by_their_relative_distance():
+    seen_, made = [torch.tensor([3.0, 4.0])], [torch.tensor([[3.0, 4.0], [6.0, 8.0], [0.0, 0.0]])]
+    assert unlike(made, seen_).tolist() == [0, 1, 1]
