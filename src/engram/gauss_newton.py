@@ -41,7 +41,8 @@ def _stretch(left: Left, so_far: Minimum, steps: Iterator[int], enough: float) -
     base, factor = so_far.z, metric(left, so_far.z[0])
 
     def moved(u: Tensor) -> Tensor:
-        return base + torch.linalg.solve_triangular(factor.T, u.T, upper=True).T
+        z: Tensor = base + torch.linalg.solve_triangular(factor.T, u.T, upper=True).T
+        return z
 
     part = lbfgs(
         lambda u: left(moved(u)).square().sum(-1), torch.zeros_like(base), steps=islice(steps, STRETCH), enough=enough

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from scipy.optimize import linear_sum_assignment
 from torch import nn
 
 from engram.data import digits, from_idx, from_npz
@@ -27,7 +28,7 @@ from engram.reproduce.shared_updates import TESTED, Local, accuracy_of, attacked
 from engram.train import Recipe
 from engram.train.loop import started
 from engram.train.recipe import Build
-from engram.types import Arrays, Floats, Piece
+from engram.types import Arrays, Floats, Ints, Piece
 
 WORDS = 500
 LEAKS = 1e-2  # mean squared error, of pixels in 0..1, below which a picture is recognised
@@ -60,7 +61,7 @@ class Size:
 
 SIZES = {
     "smoke": Size(1, 400, (1, 2), ("gaussian 1e-1", "half precision", "pruned 70 %"), 100, 60),
-    "laptop": Size(3, 1500, (1, 2, 4, 8), tuple(ALTERED), 400, 200),
+    "laptop": Size(3, 1500, (1, 2, 4, 8), tuple(ALTERED), 400, 400),
     "paper": Size(10, 6000, (1, 2, 4, 8), tuple(ALTERED), 2000, 400),
 }
 
@@ -202,7 +203,8 @@ class _Tail(nn.Module):
         self.blocks, self.norm, self.head, self.masked = whole.blocks, whole.norm, whole.head, whole.masked
 
     def forward(self, h: torch.Tensor) -> torch.Tensor:
-        return Encoder.read(self, h)  # type: ignore[arg-type]  it has all that reading needs
+        logits: torch.Tensor = self.head(self.norm(self.blocks(h))[..., self.masked, :])
+        return logits
 
 
 def _texts(bench: Bench, size: Size) -> Arrays:
@@ -225,9 +227,18 @@ def _texts(bench: Bench, size: Size) -> Arrays:
         knobs = {"steps": int(count), "restarts": 1, "spread": 0.03}
         said = said_of(Recipe(lambda: tail), tail, hidden, "deep-leakage", knobs, seed, bench)
         assert said is not None
-        near = torch.cdist(torch.as_tensor(said.guesses[0]) - places, table).argmin(1)
-        found.append(near.numpy() == tokens[0])
+        found.append(_nearest(torch.as_tensor(said.guesses[0]), table, places) == tokens[0])
     return {"steps": steps, "right": np.array(found), "exact": np.full(8, right == 1.0)}
+
+
+def _nearest(guesses: torch.Tensor, table: torch.Tensor, places: torch.Tensor) -> Ints:
+    """The word at each place. Attention takes its rows in any order, so which row is which place is matched as well."""
+    apart = torch.cdist(guesses[:, None] - places, table.expand(len(guesses), *table.shape))  # [row, place, word]
+    near, words = apart.min(2)
+    row, place = linear_sum_assignment(near.numpy())
+    found = np.zeros(len(places), np.int64)
+    found[place] = words.numpy()[row, place]
+    return found
 
 
 def _interval(share: float) -> tuple[float, float]:
