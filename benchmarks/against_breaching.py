@@ -28,7 +28,7 @@ def main() -> None:
     args = asked(__doc__, data=None, steps=300, repeats=3)
     peer = loaded()
     rows = [row for k in range(args.repeats) for row in compared(k, peer, args)]
-    finish(rows, benchmark="gradient leakage, against breaching", args=args)
+    finish(rows, benchmark="gradient leakage against breaching", args=args)
 
 
 def compared(k: int, peer, args) -> list[dict[str, object]]:

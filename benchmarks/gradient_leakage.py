@@ -291,7 +291,7 @@ def main() -> None:
             rows = QUESTIONS[args.question](args, Local(store))
     else:
         rows = QUESTIONS[args.question](args, Memory())
-    finish(rows, benchmark=f"gradient leakage, {args.question}", args=args)
+    finish(rows, benchmark=f"gradient leakage {args.question}", args=args)
 
 
 if __name__ == "__main__":

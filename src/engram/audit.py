@@ -35,8 +35,7 @@ from engram.store import Run, Store, Told
 from engram.target import NotGranted, Target
 from engram.train import Recipe, fit_many, shared
 from engram.train.loop import rebuilt
-from engram.train.sharing import trainable
-from engram.types import Array, Arrays, Attack, Bools, Evidence, Finding, Piece, Recovered, Scores, Track, quiet
+from engram.types import Array, Arrays, Attack, Bools, Finding, Piece, Recovered, Scores, Track, quiet
 
 Knobs = Mapping[str, Mapping[str, Any]]  # name of an attack or a defence -> its knobs
 UNDEFENDED = ""
@@ -250,18 +249,11 @@ def _attacked(
         "paper": cls.paper,
     }
     said = said if isinstance(said, Sequence) else [said]
-    store.tell(run.id, *(Told(name, defence, evidence, {**about, **_explained(handle, evidence)}) for evidence in said))
+    apart = [handle.by_tensor(one) if isinstance(handle, Gradients) else {} for one in said]
+    store.tell(
+        run.id, *(Told(name, defence, one, {**about, "residuals": r}) for one, r in zip(said, apart, strict=True))
+    )
     return []
-
-
-def _explained(handle: Handle, evidence: Evidence) -> dict[str, Any]:
-    """How far guesses with labels are from explaining the update, tensor by tensor."""
-    if not isinstance(handle, Gradients) or not isinstance(evidence, Recovered):
-        return {}
-    if evidence.labels is None or evidence.kind != "record":
-        return {}
-    left = handle.residual(torch.as_tensor(evidence.guesses), torch.as_tensor(evidence.labels))
-    return {"residuals": dict(zip(trainable(handle.model), left, strict=True))}
 
 
 def _correct(target: Target) -> Bools:

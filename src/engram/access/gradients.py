@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from engram.access.handle import Handle, Knowledge, Lab, Unknown
 from engram.train.recipe import Loss
 from engram.train.sharing import Update, functional, left_by, trainable
+from engram.types import Evidence, Recovered
 
 
 class Gradients(Handle):
@@ -58,6 +59,13 @@ class Gradients(Handle):
         Zero, but for rounding, for the true batch in any order; hence a certificate that needs no truth.
         """
         return [float(relative([a], [b])) for a, b in zip(*self._made(x, y), strict=True)]
+
+    def by_tensor(self, said: Evidence) -> dict[str, float]:
+        """The residual of guessed records that come with their labels, tensor by tensor; of anything else, nothing."""
+        if not isinstance(said, Recovered) or said.kind != "record" or said.labels is None:
+            return {}
+        left = self.residual(torch.as_tensor(said.guesses), torch.as_tensor(said.labels))
+        return dict(zip(trainable(self.model), left, strict=True))
 
     def unexplained(self, x: Tensor, y: Tensor) -> float:
         """The residual over all tensors together."""

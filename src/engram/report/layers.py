@@ -16,7 +16,7 @@ COLOURS = 8  # that the style sheet knows
 
 
 def layers(told: Dossier) -> Safe | None:
-    """One row a tensor, one dot an attack."""
+    """One row a tensor, one line an attack."""
     found = {
         words.named((t.attack, getattr(t.evidence, "variant", ""))): dict(t.about["residuals"])
         for t in told.told
@@ -28,13 +28,16 @@ def layers(told: Dossier) -> Safe | None:
     return figure(
         tag("div", _drawn(list(found.values())), legend, class_="beside"),
         "How far the update of each attack's guesses is from the shared one in each tensor of the model, relative to its "
-        "length, first layer at the top. Dots at the left explain the tensor to rounding; at 1, not at all.",
+        "length, first layer at the top. A line at the left explains the tensors to rounding; at 1, not at all.",
     )
 
 
 def _swatch(nth: int) -> Safe:
-    dot = tag("circle", cx=11, cy=6, r=4, class_=f"dot s{nth % COLOURS}")
-    return tag("svg", dot, viewBox="0 0 22 12", class_="swatch", aria_hidden="true")
+    return charts.drawing(28, 10, "", tag("path", d="M1 5L27 5", class_=_class(nth)), class_="swatch")
+
+
+def _class(nth: int) -> str:
+    return f"series s{nth % COLOURS}"
 
 
 def _drawn(found: Sequence[Mapping[str, float]]) -> Safe:
@@ -42,15 +45,11 @@ def _drawn(found: Sequence[Mapping[str, float]]) -> Safe:
     bottom = 8 + ROW * len(names)
     x = Scale(LEAST, 1.0, LEFT, RIGHT, log=True)
     marks = [(10.0**k, f"1e{k}" if k else "1") for k in range(round(math.log10(LEAST)), 1, 4)]
-    rows = [_row(name, nth, x, found) for nth, name in enumerate(names)]
-    says = "residual of each tensor, for each attack"
-    return charts.drawing(RIGHT + 20, bottom + 24, says, charts.x_axis(x, marks, bottom, 4), rows)
-
-
-def _row(name: str, nth: int, x: Scale, found: Sequence[Mapping[str, float]]) -> list[Safe]:
-    y = 8 + ROW * (nth + 0.5)
-    dots = [
-        tag("circle", cx=x(max(one[name], LEAST)), cy=y, r=4, class_=f"dot s{k % COLOURS}")
+    places = [8 + ROW * (nth + 0.5) for nth in range(len(names))]
+    named = [charts.text(LEFT - 10, y + 4, name, "mark", "end") for name, y in zip(names, places, strict=True)]
+    lines = [
+        charts.path([(x(max(one[name], LEAST)), y) for name, y in zip(names, places, strict=True)], _class(k))
         for k, one in enumerate(found)
     ]
-    return [charts.text(LEFT - 10, y + 4, name, "mark", "end"), *dots]
+    says = "residual of each tensor, for each attack"
+    return charts.drawing(RIGHT + 20, bottom + 24, says, charts.x_axis(x, marks, bottom, 4), named, lines)
