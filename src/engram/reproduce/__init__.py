@@ -11,6 +11,7 @@ from engram.reproduce.cells import Bench, Cell
 PAPERS = {
     "deep-leakage": "engram.reproduce.deep_leakage",
     "label-only": "engram.reproduce.label_only",
+    "private-language": "engram.reproduce.private_language",
     "renyi": "engram.reproduce.renyi",
 }
 

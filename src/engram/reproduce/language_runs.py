@@ -1,0 +1,134 @@
+"""One run: a public model, fine-tuned on a task in one way, and what it is worth on records that it has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+
+from engram.data import fingerprint
+from engram.reproduce import language_scores
+from engram.reproduce.cells import Bench
+from engram.reproduce.language_settings import Size
+from engram.reproduce.language_tasks import JUDGED, TEMPLATE, Asked, Judged, Written, named
+from engram.reproduce.language_tokens import Tokens, left, right
+from engram.reproduce.language_training import Public, Tuning, fine_tuned, judged, next_word, on_pairs, on_sentences
+from engram.seed import Seed
+from engram.types import Array, Arrays, Ints, Piece
+
+SCORES = {"BLEU": language_scores.bleu, "ROUGE-L": language_scores.rouge_l, "F1": language_scores.f1}
+
+
+@dataclass(frozen=True, eq=False)
+class Describing:
+    """A task whose answers are texts, in tokens."""
+
+    bench: Bench
+    size: Size
+    task: Written
+    tokens: Tokens
+    tuning: bool = False  # scored on the part that settings are chosen on
+
+    @cached_property
+    def ids(self) -> Ints:
+        return self._rows([prompt for prompt, _ in self.task.train], [answer for _, answer in self.task.train])
+
+    @cached_property
+    def asked(self) -> tuple[Asked, ...]:
+        return (self.task.tuning if self.tuning else self.task.test)[: self.size.tested]
+
+    @property
+    def delta(self) -> float:
+        """Below one over the number of records, as the talk's."""
+        return 1 / (2 * len(self.task.train))
+
+    def run(self, public: Public, how: Tuning, seed: Seed) -> Arrays:
+        """BLEU, ROUGE-L, F1 and the loss of a word, as stored."""
+        name = fingerprint(self.ids, [a.prompt for a in self.asked], public.name, how, self.size.tested, seed.number)
+
+        def work(_: Piece) -> Arrays:
+            loss = on_pairs(self.ids, self.size.prompt, self.bench.device)
+            model = fine_tuned(public, how, loss, len(self.ids), self.delta, seed, self.bench.device)
+            said = self.said(model)
+            texts = [a.answers for a in self.asked]
+            told = {metric: np.array(score(said, texts)) for metric, score in SCORES.items()}
+            return {**told, "loss": np.array(self.loss(model))}
+
+        (found,) = self.bench.chunks.run([Piece(f"private-language/described/{name}")], work)
+        return found
+
+    def said(self, model: torch.nn.Module) -> list[str]:
+        """What the model answers, with the names put in."""
+        prompts = left(self.tokens.of([a.prompt for a in self.asked]), self.size.prompt)
+        ids = torch.as_tensor(prompts, device=self.bench.device)
+        told = model.continued(ids, self.size.answer, self.tokens.end).tolist()  # type: ignore[operator]
+        return [named(self.tokens.text(row), a.names) for row, a in zip(told, self.asked, strict=True)]
+
+    def loss(self, model: torch.nn.Module) -> float:
+        """Of a word of the first reference, by which perplexity is told."""
+        ids = self._rows([a.prompt for a in self.asked], [a.answers[0] for a in self.asked])
+        with torch.no_grad():
+            return float(next_word(model, torch.as_tensor(ids, device=self.bench.device), self.size.prompt).mean())
+
+    def _rows(self, prompts: Sequence[str], answers: Sequence[str]) -> Ints:
+        ended = [[*row, self.tokens.end] for row in self.tokens.of(answers)]
+        return np.concatenate([left(self.tokens.of(prompts), self.size.prompt), right(ended, self.size.answer)], 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Judging:
+    """A task whose answers are classes, in tokens."""
+
+    bench: Bench
+    size: Size
+    task: Judged
+    tokens: Tokens
+    tuning: bool = False
+
+    @property
+    def delta(self) -> float:
+        return 1 / (2 * len(self.task.train))
+
+    @cached_property
+    def words(self) -> tuple[int, ...]:
+        """The tokens that stand for the classes."""
+        return next((pair for pair in map(self._pair, JUDGED) if pair), tuple(map(self.tokens.word, JUDGED[-1])))
+
+    @cached_property
+    def train(self) -> tuple[Array, Array, Array]:
+        return self._rows(self.task.train)
+
+    def run(self, public: Public, how: Tuning, infilling: bool, seed: Seed) -> Arrays:
+        """Whether each sentence was judged rightly, as stored."""
+        part = (self.task.tuning if self.tuning else self.task.test)[: self.size.judged]
+        name = fingerprint(*self.train, list(part), public.name, how, infilling, seed.number)
+        words = self.words if infilling else ()
+
+        def work(_: Piece) -> Arrays:
+            loss = on_sentences(*self.train, words, self.bench.device)
+            classes = 0 if infilling else 2
+            model = fine_tuned(public, how, loss, len(self.task.train), self.delta, seed, self.bench.device, classes)
+            return {"right": self._right(model, part, words)}
+
+        (found,) = self.bench.chunks.run([Piece(f"private-language/judged/{name}")], work)
+        return found
+
+    def _right(self, model: torch.nn.Module, part: Sequence[tuple[str, int]], words: tuple[int, ...]) -> Array:
+        ids, places, labels = (torch.as_tensor(a, device=self.bench.device) for a in self._rows(part))
+        with torch.no_grad():
+            found = [judged(model, *both, words).argmax(1) for both in zip(ids.split(256), places.split(256), strict=True)]
+        return (torch.cat(found) == labels).cpu().numpy()
+
+    def _rows(self, part: Sequence[tuple[str, int]]) -> tuple[Array, Array, Array]:
+        """Tokens, where the mask stands, and labels. A long sentence loses its end, never the template."""
+        asked = self.tokens.of([TEMPLATE])[0]
+        room = self.size.sentence - len(asked)
+        ids = right([row[:room] + asked for row in self.tokens.of([text for text, _ in part])], self.size.sentence)
+        return ids, (ids == self.tokens.mask).argmax(1)[:, None], np.array([label for _, label in part])
+
+    def _pair(self, words: Sequence[str]) -> tuple[int, ...]:
+        told = [self.tokens.of([f" {word}"])[0] for word in words]
+        return tuple(t[0] for t in told) if all(len(t) == 1 for t in told) else ()

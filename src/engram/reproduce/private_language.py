@@ -1,0 +1,296 @@
+"""Li, Tramer, Liang, Hashimoto: Large Language Models Can Be Strong Differentially Private Learners, 2022, as its talk shows it.
+
+Tables 1 to 3: sentences judged with and without text infilling, restaurants described by six ways of fine-tuning, dialogue;
+beside them model sizes, batch against rate, the clip norm, and under each epsilon what tighter accountants say.
+Differs from the paper: models are pre-trained here, on local public text, and are far smaller below the scale "paper"; batches
+are Poisson samples, as the accountant assumes; texts are decoded greedily, not by a beam; every value is a mean over seeds of
+fine-tuning (one pre-trained model) with Student's interval, and an order holds where the interval of the paired differences
+says so; where it cannot tell, nothing is claimed. The noise is simulated, so that the table can be made again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from engram.accounting import Event, calibration, clt, tight
+from engram.data import fingerprint
+from engram.models.language import Reads, Writes
+from engram.reproduce import language_grammar, language_tasks
+from engram.reproduce.cells import Bench, Cell
+from engram.reproduce.label_only import interval
+from engram.reproduce.language_runs import Describing, Judging
+from engram.reproduce.language_settings import BLEU, DIALOGUE, EPSILONS, JUDGED, RATES, ROUGE, RUNS, SIZES, Size
+from engram.reproduce.language_tokens import Tokens, learned, tokens
+from engram.reproduce.language_training import METHODS, Public, Tuning, pretrained
+from engram.seed import Seed
+from engram.types import Floats, Ints, Piece
+
+ORDER = (("full", "LoRA"), ("full", "RGP"), ("RGP", "prefix"), ("prefix", "top-2"), ("top-2", "from scratch"),
+         ("full", "prefix"), ("full", "top-2"), ("full", "from scratch"))  # fmt: skip
+EQUAL = 5.0  # points of BLEU between which two methods are about equal; the talk's two differences are 3.4 and -0.2
+CLOSE = 0.01  # relative: an accountant's epsilon is the talk's
+WANTED = {"BLEU": BLEU, "ROUGE-L": ROUGE}
+
+
+def cells(bench: Bench) -> Iterator[Cell]:
+    size = SIZES[bench.scale]
+    yield from accounted(bench)
+    table = Table(bench, size)
+    yield from described(table)
+    yield from sizes(table)
+    yield from grid(table)
+    yield from clip_norms(table)
+    yield from sentences(table)
+    yield from dialogues(table)
+
+
+def accounted(bench: Bench) -> Iterator[Cell]:
+    """The talk's own runs: the noise that keeps epsilon, and what tighter accountants say of it."""
+    for name, (records, batch, epochs, delta, printed) in RUNS.items():
+        if bench.scale == "smoke" and name != "SST-2":
+            continue
+        rate = batch / records
+        steps, delta = math.ceil(epochs / rate), delta or 1 / (2 * records)
+        for epsilon, (limit, least) in zip((3.0, 8.0), printed, strict=True):
+            noise = calibration.noise_multiplier(epsilon=epsilon, delta=delta, rate=rate, steps=steps)
+            event = calibration.training(noise, rate, steps)
+            yield from under(f"the talk's {name}", epsilon, event, delta, (limit, least))
+
+
+def under(row: str, epsilon: float, event: Event, delta: float, printed: tuple[float, float] | None) -> Iterator[Cell]:
+    """The two values under an epsilon. The limit is a diagnostic; the tight one is a guarantee."""
+    limit, least = printed or (None, None)
+    yield Cell(row, f"CLT, epsilon {epsilon:g}", limit, clt.epsilon(event, delta), note="Gaussian DP's limit: no guarantee")
+    try:
+        found = tight.epsilon(event, delta)
+    except ImportError as absent:
+        yield Cell(row, f"tight, epsilon {epsilon:g}", least, None, note=str(absent))
+        return
+    close = least is not None and abs(found.upper / least - 1) <= CLOSE
+    yield Cell(
+        row, f"tight, epsilon {epsilon:g}", least, found.upper, found.lower, found.upper,
+        holds=True if close else None, note="privacy-loss distributions, both sides",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """What all tables of one reproduction share."""
+
+    bench: Bench
+    size: Size
+
+    @cached_property
+    def tokens(self) -> Tokens:
+        text, count = self.text, self.size.vocabulary
+        piece = Piece(f"private-language/tokens/{fingerprint(text, count)}")
+        (stored,) = self.bench.chunks.run([piece], lambda _: {"json": learned(text, count, language_tasks.MARKERS)})
+        return tokens(stored["json"])
+
+    @cached_property
+    def text(self) -> list[str]:
+        if self.bench.data is None:
+            return language_grammar.public_text(self.size.public, self.bench.seed)
+        return language_tasks.public_text(self.bench.data, self.size.public)
+
+    @cached_property
+    def line(self) -> Ints:
+        """All public text, one token after another."""
+        return np.concatenate([np.array([*row, self.tokens.end]) for row in self.tokens.of(self.text)])
+
+    @cached_property
+    def restaurants(self) -> Describing:
+        bench, whole = self.bench, self.size.delexicalised
+        task = (
+            language_grammar.restaurants(self.size.records, bench.seed, delexicalised=whole) if bench.data is None
+            else language_tasks.restaurants(bench.data, delexicalised=whole)
+        )  # fmt: skip
+        return Describing(bench, self.size, task, self.tokens)
+
+    @cached_property
+    def sentences(self) -> Judging:
+        bench = self.bench
+        task = (
+            language_grammar.sentences(self.size.records, bench.seed) if bench.data is None
+            else language_tasks.sentences(bench.data)
+        )  # fmt: skip
+        return Judging(bench, self.size, task, self.tokens)
+
+    def decoder(self, name: str) -> Public:
+        build = Writes(self.size.shape(self.size.decoders, name, self.tokens.count))
+        return pretrained(self.bench, build, self.line, self.tokens.mask, self.size.reading)
+
+    def encoder(self, name: str) -> Public:
+        build = Reads(self.size.shape(self.size.encoders, name, self.tokens.count))
+        return pretrained(self.bench, build, self.line, self.tokens.mask, self.size.masked)
+
+    def tuning(self, method: str, epsilon: float | None, like: str = "") -> Tuning:
+        """The settings of a method, with the rate of `like` where another decides it."""
+        rates, size = RATES[self.bench.scale], self.size
+        rate = rates[like or method][epsilon is None]
+        batch, steps = (size.judged_batch, size.judged_steps) if like else (size.batch, size.steps)
+        return Tuning(method, epsilon, batch, steps, rate)
+
+    def described(self, public: Public, how: Tuning, task: Describing | None = None, seeds: int = 0) -> dict[str, Floats]:
+        """Every score of one way of fine-tuning, over seeds; seeds are shared, so that differences are paired."""
+        runs = [(task or self.restaurants).run(public, how, self._seed(k)) for k in range(seeds or self.size.seeds)]
+        return {metric: np.array([float(run[metric]) for run in runs]) for metric in runs[0]}
+
+    def accuracy(self, public: Public, how: Tuning, infilling: bool) -> Floats:
+        """Per cent, over seeds."""
+        runs = [self.sentences.run(public, how, infilling, self._seed(k)) for k in range(self.size.seeds)]
+        return np.array([100 * float(run["right"].mean()) for run in runs])
+
+    def _seed(self, k: int) -> Seed:
+        return self.bench.seed.child("private-language", "tuning", k)
+
+
+def described(table: Table) -> Iterator[Cell]:
+    """Table 2."""
+    public = table.decoder(base(table.size.decoders))
+    task = table.restaurants
+    for epsilon in EPSILONS[:2]:
+        how = table.tuning("full", epsilon)
+        event = calibration.training(how.noise(len(task.ids), task.delta), how.batch / len(task.ids), how.steps)
+        yield from under(f"here, {task.task.name}", float(epsilon or 0), event, task.delta, None)
+    found = {
+        (method, epsilon): table.described(public, table.tuning(method, epsilon))
+        for method in METHODS for epsilon in EPSILONS
+    }  # fmt: skip
+    for (method, epsilon), scores in found.items():
+        for metric, printed in WANTED.items():
+            published = printed[method][EPSILONS.index(epsilon)]
+            yield Cell(method, f"{metric}, {at(epsilon)}", published, *interval(scores[metric]), len(scores[metric]))
+        yield Cell(method, f"loss, {at(epsilon)}", None, *interval(scores["loss"]), len(scores["loss"]), note="nats a token")
+    yield from orders(found)
+    for epsilon in EPSILONS[:2]:
+        gap = found["full", None]["BLEU"] - found["full", epsilon]["BLEU"]
+        published = BLEU["full"][2] - BLEU["full"][EPSILONS.index(epsilon)]
+        yield Cell("gap to no privacy, full", f"difference in BLEU, {at(epsilon)}", published, *interval(gap), len(gap))
+
+
+def orders(found: Mapping[tuple[str, float | None], Mapping[str, Floats]]) -> Iterator[Cell]:
+    """Which method is above which, at each epsilon: paired differences."""
+    for epsilon in EPSILONS[:2]:
+        for first, second in ORDER:
+            values = found[first, epsilon]["BLEU"] - found[second, epsilon]["BLEU"]
+            equal = (first, second) == ("full", "LoRA")
+            at_epsilon = EPSILONS.index(epsilon)
+            yield difference(
+                f"{first} - {second}", f"difference in BLEU, {at(epsilon)}", values,
+                BLEU[first][at_epsilon] - BLEU[second][at_epsilon], within=EQUAL if equal else None,
+            )  # fmt: skip
+
+
+def difference(
+    row: str, column: str, values: Floats, published: float | None = None, within: float | None = None
+) -> Cell:
+    """Above, or about equal within so many points; None where the interval leaves both open."""
+    mean, low, high = interval(values)
+    if within is None:
+        holds, claim = (True if low > 0 else False if high < 0 else None), "above"
+    else:
+        outside = low > within or high < -within
+        holds, claim = (True if -within < low and high < within else False if outside else None), f"within {within:g}"
+    return Cell(row, column, published, mean, low, high, len(values), holds, f"{claim}, of paired differences")
+
+
+def sizes(table: Table) -> Iterator[Cell]:
+    """Larger models are better at the same epsilon."""
+    found = {}
+    for name in table.size.decoders:
+        public = table.decoder(name)
+        found[name] = table.described(public, table.tuning("full", 3.0))["BLEU"]
+        count = sum(w.size for w in public.weights.values())
+        yield Cell(f"decoder, {name}", "size: BLEU, epsilon 3", None, *interval(found[name]), len(found[name]),
+                   note=f"{count:,} parameters")  # fmt: skip
+    for small, large in itertools.pairwise(found):
+        yield difference(f"decoder, {large} - {small}", "size: difference in BLEU, epsilon 3", found[large] - found[small])
+
+
+def grid(table: Table) -> Iterator[Cell]:
+    """Batch against rate, as many records read in every cell: large with large is best."""
+    size, public = table.size, table.decoder(base(table.size.decoders))
+    plain, found = table.tuning("full", 3.0), {}
+    for batch, times in itertools.product(size.batches, size.faster):
+        steps = max(1, round(plain.batch * plain.steps / batch))
+        how = replace(plain, batch=batch, steps=steps, rate=times * plain.rate)
+        found[batch, times] = table.described(public, how, seeds=size.extra_seeds)["BLEU"]
+        values = found[batch, times]
+        yield Cell(f"batch {batch}", f"grid: BLEU, rate {how.rate:g}", None, *interval(values), len(values), note=f"{steps} steps")
+    corners = [(size.batches[0], size.faster[0]), (size.batches[0], size.faster[-1]), (size.batches[-1], size.faster[0])]
+    best = (size.batches[-1], size.faster[-1])
+    for batch, times in dict.fromkeys(c for c in corners if c != best):
+        row = f"batch {best[0]}, rate {best[1] * plain.rate:g} - batch {batch}, rate {times * plain.rate:g}"
+        yield difference(row, "grid: difference in BLEU", found[best] - found[batch, times])
+
+
+def clip_norms(table: Table) -> Iterator[Cell]:
+    """A clip norm that clips nearly everything is better than one that clips nothing."""
+    size, public = table.size, table.decoder(base(table.size.decoders))
+    found = {}
+    for clip in size.clips:
+        how = replace(table.tuning("full", 3.0), clip_norm=clip)
+        found[clip] = table.described(public, how, seeds=size.extra_seeds)["BLEU"]
+        yield Cell(f"clip norm {clip:g}", "clipping: BLEU, epsilon 3", None, *interval(found[clip]), len(found[clip]))
+    small, large = min(size.clips, key=lambda c: abs(c - 0.1)), max(size.clips)
+    yield difference(f"clip norm {small:g} - {large:g}", "clipping: difference in BLEU", found[small] - found[large])
+
+
+def sentences(table: Table) -> Iterator[Cell]:
+    """Table 1: with a fresh head, and by filling in a word."""
+    found: dict[tuple[str, str, float | None], Floats] = {}
+    largest = base(table.size.encoders)
+    for name in table.size.encoders:
+        public = table.encoder(name)
+        ways = [("head", "full"), ("infilling", "full"), *([("RGP", "RGP")] if name == largest else [])]
+        for (way, method), epsilon in itertools.product(ways, EPSILONS):
+            how = table.tuning(method, epsilon, like="infilling" if way == "RGP" else way)
+            values = found[way, name, epsilon] = table.accuracy(public, how, way != "head")
+            printed = JUDGED.get((way, name), ())[EPSILONS.index(epsilon) :][:1]
+            yield Cell(f"{way}, {name}", f"accuracy, {at(epsilon)}", *(printed or (None,)), *interval(values), len(values))
+    for epsilon in EPSILONS[:2]:
+        column = f"difference in accuracy, {at(epsilon)}"
+        for name in table.size.encoders:
+            values = found["infilling", name, epsilon] - found["head", name, epsilon]
+            yield difference(f"infilling - head, {name}", column, values)
+        for small, large in itertools.pairwise(table.size.encoders):
+            values = found["infilling", large, epsilon] - found["infilling", small, epsilon]
+            yield difference(f"encoder, {large} - {small}", column, values)
+        values = found["infilling", largest, epsilon] - found["RGP", largest, epsilon]
+        yield difference("infilling, full - RGP", column, values)
+
+
+def dialogues(table: Table) -> Iterator[Cell]:
+    """Table 3, where there is dialogue."""
+    bench = table.bench
+    try:
+        task = language_grammar.dialogue(table.size.records, bench.seed) if bench.data is None else None
+        task = task or language_tasks.dialogue(bench.data or Path())
+    except FileNotFoundError as absent:
+        for (row, epsilon), (score, _) in DIALOGUE.items():
+            yield Cell(row, f"F1, {at(epsilon)}", score, None, note=f"{absent}; rows of split, context, reply")
+        return
+    held = Describing(bench, table.size, task, table.tokens)
+    for epsilon in EPSILONS:
+        public = table.decoder(base(table.size.decoders))
+        scores = table.described(public, table.tuning("full", epsilon), held)
+        f1, perplexity = DIALOGUE["GPT-2", epsilon]
+        yield Cell("GPT-2", f"F1, {at(epsilon)}", f1, *interval(scores["F1"]), len(scores["F1"]), note=task.name)
+        yield Cell("GPT-2", f"perplexity, {at(epsilon)}", perplexity, *interval(np.exp(scores["loss"])), len(scores["loss"]))
+
+
+def base(among: Mapping[str, object]) -> str:
+    """The size that the tables are about: the last."""
+    return list(among)[-1]
+
+
+def at(epsilon: float | None) -> str:
+    return "no privacy" if epsilon is None else f"epsilon {epsilon:g}"
