@@ -13,8 +13,8 @@ from engram.data import fingerprint
 from engram.reproduce import language_scores
 from engram.reproduce.cells import Bench
 from engram.reproduce.language_settings import Size
-from engram.reproduce.language_tasks import JUDGED, TEMPLATE, Asked, Judged, Written, named
-from engram.reproduce.language_tokens import Tokens, left, right
+from engram.reproduce.language_tasks import JUDGED, TEMPLATE, Asked, Judged, Written, hidden, named
+from engram.reproduce.language_tokens import Tokens, left, paired, right
 from engram.reproduce.language_training import Public, Tuning, fine_tuned, judged, next_word, on_pairs, on_sentences
 from engram.seed import Seed
 from engram.types import Array, Arrays, Ints, Piece
@@ -34,7 +34,7 @@ class Describing:
 
     @cached_property
     def ids(self) -> Ints:
-        return self._rows([prompt for prompt, _ in self.task.train], [answer for _, answer in self.task.train])
+        return paired(self.tokens, self.task.train, self.size.prompt, self.size.answer)
 
     @cached_property
     def asked(self) -> tuple[Asked, ...]:
@@ -69,13 +69,10 @@ class Describing:
 
     def loss(self, model: torch.nn.Module) -> float:
         """Of a word of the first reference, by which perplexity is told."""
-        ids = self._rows([a.prompt for a in self.asked], [a.answers[0] for a in self.asked])
+        firsts = [(a.prompt, hidden(a.answers[0], a.names)) for a in self.asked]
+        ids = paired(self.tokens, firsts, self.size.prompt, self.size.answer)
         with torch.no_grad():
             return float(next_word(model, torch.as_tensor(ids, device=self.bench.device), self.size.prompt).mean())
-
-    def _rows(self, prompts: Sequence[str], answers: Sequence[str]) -> Ints:
-        ended = [[*row, self.tokens.end] for row in self.tokens.of(answers)]
-        return np.concatenate([left(self.tokens.of(prompts), self.size.prompt), right(ended, self.size.answer)], 1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from engram.models.language import Shape
 from engram.reproduce.language_training import Pretraining
 
-EPSILONS: tuple[float | None, ...] = (3.0, 8.0, None)
+EPSILONS: tuple[float | None, ...] = (3.0, 8.0, None)  # the talk's; None is without privacy
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,7 @@ class Size:
     """How much of the tables a scale runs."""
 
     seeds: int
+    epsilons: tuple[float | None, ...]
     vocabulary: int
     public: int  # characters of public text; sentences where they are generated
     records: int  # of a generated task
@@ -43,27 +44,31 @@ class Size:
     clips: tuple[float, ...]
     extra_seeds: int  # of grid and sweep
 
+    @property
+    def private(self) -> list[float]:
+        return [epsilon for epsilon in self.epsilons if epsilon is not None]
+
     def shape(self, among: Mapping[str, tuple[int, int, int]], name: str, vocabulary: int) -> Shape:
         width, depth, heads = among[name]
-        return Shape(vocabulary, max(self.prompt + self.answer, self.sentence, self.reading.length), width, depth, heads)
+        return Shape(vocabulary, max(self.prompt + self.answer, self.sentence), width, depth, heads)
 
 
 SIZES = {
     "smoke": Size(
-        2, 400, 300, 200, True, 24, 24, 24, {"small": (8, 3, 2), "base": (16, 3, 2)}, {"base": (16, 2, 2)},
-        Pretraining(8, 24, 10, 3e-3), Pretraining(8, 24, 10, 3e-3), 8, 2, 8, 2, 6, 40, (4, 8), (1.0,), (0.1, 10.0), 2,
+        2, (3.0, None), 400, 300, 200, True, 24, 24, 24, {"small": (8, 3, 2), "base": (16, 3, 2)}, {"base": (16, 2, 2)},
+        Pretraining(8, 10, 3e-3), Pretraining(8, 10, 3e-3), 8, 2, 8, 2, 6, 40, (4, 8), (1.0,), (0.1, 10.0), 2,
     ),
     "laptop": Size(
-        3, 1000, 4_000_000, 4000, True, 28, 44, 40, {"small": (24, 4, 2), "base": (48, 4, 4)},
-        {"small": (24, 2, 2), "base": (48, 2, 4)},
-        Pretraining(32, 64, 600, 4e-3), Pretraining(32, 48, 900, 4e-3), 128, 40, 128, 40, 80, 872,
-        (32, 128), (0.25, 1.0), (0.1, 10.0), 3,
+        3, EPSILONS, 1500, 4_000_000, 4000, True, 24, 36, 48, {"small": (16, 4, 2), "base": (32, 4, 4)},
+        {"small": (16, 2, 2), "base": (32, 2, 4)},
+        Pretraining(32, 800, 8e-3), Pretraining(32, 800, 8e-3), 64, 24, 64, 24, 80, 1000,
+        (16, 64), (0.25, 1.0), (0.1, 10.0), 3,
     ),
     "paper": Size(
-        3, 16_000, 40_000_000, 42_000, False, 60, 60, 128,
+        3, EPSILONS, 16_000, 40_000_000, 42_000, False, 60, 60, 128,
         {"10 M": (256, 8, 4), "40 M": (512, 10, 8), "GPT-2 shape": (768, 12, 12)},
         {"40 M": (512, 8, 8), "RoBERTa-base shape": (768, 12, 12)},
-        Pretraining(64, 120, 8000, 6e-4, pieces=3), Pretraining(64, 128, 8000, 6e-4, pieces=3), 1024, 411, 1000, 203, 630, 1821,
+        Pretraining(64, 8000, 6e-4, pieces=3), Pretraining(64, 8000, 6e-4, pieces=3), 1024, 411, 1000, 203, 630, 1821,
         (64, 256, 1024), (0.125, 0.5, 1.0), (0.01, 0.1, 1.0, 10.0), 3,
     ),
 }  # fmt: skip

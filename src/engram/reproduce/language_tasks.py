@@ -15,7 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from engram.data.files import present
+from engram.seed import Seed
 
 SLOTS = ("name", "eatType", "food", "priceRange", "customer rating", "area", "familyFriendly", "near")
 NAMED = {"name": "XNAME", "near": "XNEAR"}
@@ -109,7 +112,7 @@ def named(text: str, names: Mapping[str, str]) -> str:
 
 
 JOINED = (
-    (r"(?:``|'')", '"'),
+    (r"``\s*|\s*''", '"'),
     (r"-LRB-", "("),
     (r"-RRB-", ")"),
     (r"\s+([.,;:!?%)\]])", r"\1"),
@@ -161,9 +164,33 @@ def public_text(folder: Path, characters: int) -> list[str]:
     return found
 
 
+def exercises(public: Iterable[str], count: int, seed: Seed) -> list[tuple[str, str]]:
+    """Public sentences behind some of their own words, in the format of a table: what a small model learns to copy from.
+
+    A large model of much text can do that already. One word, in half of them, is hidden as a name would be.
+    """
+    stream = seed.child("exercises").numpy()
+    found = [s for text in public for s in re.split(r"(?<=[.!?])\s+", text) if 5 <= len(s.split()) <= 25]
+    return [_exercise(found[int(k)], stream) for k in stream.integers(0, len(found), count)]
+
+
+def _exercise(sentence: str, stream: np.random.Generator) -> tuple[str, str]:
+    words = list(dict.fromkeys(re.findall(r"\b[^\W\d_]{4,}\b", sentence)))
+    chosen = [words[k] for k in stream.permutation(len(words))[: int(stream.integers(2, 6))]]
+    if chosen and stream.random() < 0.5:
+        name = chosen.pop()
+        return prompt({"name": NAMED["name"], **_slotted(chosen, stream)}), re.sub(rf"\b{name}\b", NAMED["name"], sentence)
+    return prompt(_slotted(chosen, stream)), sentence
+
+
+def _slotted(words: list[str], stream: np.random.Generator) -> dict[str, str]:
+    among = [SLOTS[1 + k] for k in sorted(stream.permutation(len(SLOTS) - 1)[: len(words)])]
+    return dict(zip(among, words, strict=True))
+
+
 def plain(line: str) -> str:
     """WikiText put together again."""
-    return detokenised(re.sub(r" @(.)@ ", r"\1", line).replace("<unk>", "it"))
+    return detokenised(re.sub(r" @(.)@ ", r"\1", line).replace("<unk>", ""))
 
 
 def lines(path: Path) -> Iterator[dict[str, Any]]:

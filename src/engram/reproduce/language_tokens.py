@@ -78,3 +78,15 @@ def left(rows: Sequence[Sequence[int]], length: int) -> Ints:
 def right(rows: Sequence[Sequence[int]], length: int) -> Ints:
     """[record, length], filled up behind, cut behind."""
     return np.array([list(row[:length]) + [PAD] * (length - len(row)) for row in rows], np.int64).reshape(-1, length)
+
+
+def windows(rows: Sequence[Sequence[int]], length: int, end: int) -> Ints:
+    """[row, length]: all texts one after another, cut into equal rows."""
+    line = np.concatenate([np.array([*row, end], np.int64) for row in rows])
+    return line[: len(line) // length * length].reshape(-1, length)
+
+
+def paired(tokens: Tokens, pairs: Sequence[tuple[str, str]], prompt: int, answer: int) -> Ints:
+    """[record, prompt + answer]: answers begin at one position, whatever their prompts' length."""
+    ended = [[*row, tokens.end] for row in tokens.of([told for _, told in pairs])]
+    return np.concatenate([left(tokens.of([asked for asked, _ in pairs]), prompt), right(ended, answer)], 1)

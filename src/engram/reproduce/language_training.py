@@ -6,6 +6,7 @@ is drawn from the seed, so that the table can be made again: their epsilon is th
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -21,7 +22,7 @@ from engram import check
 from engram.accounting import calibration
 from engram.data import fingerprint
 from engram.models import adapters
-from engram.models.language import PAD, Reader, Reads, Writer, Writes
+from engram.models.language import PAD, Reads, Writer, Writes
 from engram.models.reparametrised import Carriers, low_rank
 from engram.reproduce.cells import Bench
 from engram.seed import Seed
@@ -49,7 +50,6 @@ class Pretraining:
     """How a model is made from public text."""
 
     batch: int
-    length: int
     steps: int  # of one piece
     rate: float
     pieces: int = 1  # each begins with the weights of the one before, and a fresh optimiser
@@ -69,12 +69,15 @@ class Tuning:
     def __post_init__(self) -> None:
         check.known("method", self.method, METHODS)
 
-    def noise(self, records: int, delta: float) -> float:
-        if self.epsilon is None:
-            return 0.0
-        return calibration.noise_multiplier(
-            epsilon=self.epsilon, delta=delta, rate=self.batch / records, steps=self.steps
-        )
+
+def noise_of(how: Tuning, records: int, delta: float) -> float:
+    """The least noise multiplier that keeps epsilon."""
+    return 0.0 if how.epsilon is None else _noise(how.epsilon, delta, how.batch / records, how.steps)
+
+
+@functools.cache
+def _noise(epsilon: float, delta: float, rate: float, steps: int) -> float:
+    return calibration.noise_multiplier(epsilon=epsilon, delta=delta, rate=rate, steps=steps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +98,7 @@ class Public:
 
 
 def pretrained(bench: Bench, build: Writes | Reads, text: Ints, mask: int, how: Pretraining) -> Public:
-    """A model that has read `text`, one long line of tokens."""
+    """A model that has read `text` [row, position]."""
     seed = bench.seed.child("private-language", "public")
     told: Public | None = None
     for k in range(how.pieces):
@@ -113,12 +116,11 @@ def pretrained(bench: Bench, build: Writes | Reads, text: Ints, mask: int, how: 
 
 
 def read(model: nn.Module, text: Ints, mask: int, how: Pretraining, seed: Seed, bench: Bench) -> None:
-    """Ordinary training on random windows: the next word, or the masked ones."""
+    """Ordinary training on random rows: the next word, or the masked ones."""
     stream, optimiser = seed.numpy(), torch.optim.AdamW(model.parameters(), how.rate, weight_decay=0.01)
     for step in bench.track(range(how.steps), "reading public text", how.steps):
         optimiser.param_groups[0]["lr"] = how.rate * warmed(step / how.steps)
-        starts = stream.integers(0, len(text) - how.length, how.batch)
-        ids = torch.as_tensor(text[starts[:, None] + np.arange(how.length)], device=bench.device)
+        ids = torch.as_tensor(text[stream.integers(0, len(text), how.batch)], device=bench.device)
         loss = next_word(model, ids, 1) if isinstance(model, Writer) else masked_words(model, ids, mask, stream)
         optimiser.zero_grad()
         loss.mean().backward()  # type: ignore[no-untyped-call]
@@ -157,7 +159,7 @@ def fine_tuned(
     model = public.model(seed, scratch=how.method == "from scratch", classes=classes).to(device)
     model = started(Recipe(lambda: METHODS[how.method](model)), seed.child("adapter")).to(device).train()
     private = clipping.private(
-        model, optimiser_of(model, how, seed), noise_multiplier=how.noise(records, delta),
+        model, optimiser_of(model, how, seed), noise_multiplier=noise_of(how, records, delta),
         clip_norm=math.inf if how.epsilon is None else how.clip_norm, expected_batch=how.batch,
         rate=how.batch / records, simulated=seed.child("noise"),
     )  # fmt: skip
@@ -198,6 +200,3 @@ def judged(model: nn.Module, ids: Tensor, places: Tensor, words: tuple[int, ...]
     """[record, class]."""
     logits: Tensor = model(ids, places)
     return logits[:, 0, list(words)] if words else logits
-
-
-__all__ = ["METHODS", "Pretraining", "Public", "Reader", "Tuning", "fine_tuned", "on_pairs", "on_sentences", "pretrained"]
