@@ -54,9 +54,7 @@ def test_a_way_of_fine_tuning_begins_as_the_model_was(way):
 )  # fmt: skip
 def test_only_what_a_way_of_fine_tuning_adds_is_trained(way, marks):
     model = writer(way)
-    assert trained(model) == {
-        name for name, _ in model.named_parameters() if any(mark in name for mark in marks)
-    }
+    assert trained(model) == {name for name, _ in model.named_parameters() if any(mark in name for mark in marks)}
     assert trained(model)
 
 

@@ -38,7 +38,11 @@ def test_slots_have_one_name_in_all_parts():
 
 
 def test_names_are_hidden_and_come_back():
-    row = {"mr": "name[The Mill], near[Café Rouge]", "ref": "The Mill is near café rouge, not The Mill.", "tokenized": False}
+    row = {
+        "mr": "name[The Mill], near[Café Rouge]",
+        "ref": "The Mill is near café rouge, not The Mill.",
+        "tokenized": False,
+    }
     told = language_tasks.described(row, delexicalised=True)
     assert told.answers == ("XNAME is near XNEAR, not XNAME.",)
     assert "Mill" not in told.prompt + told.answers[0]

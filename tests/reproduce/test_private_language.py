@@ -11,8 +11,8 @@ from engram.chunks.local import Memory
 from engram.reproduce import language_training, private_language
 from engram.reproduce.cells import Bench
 from engram.reproduce.language_settings import BLEU, SIZES
+from engram.reproduce.language_table import Table
 from engram.reproduce.language_training import METHODS, Tuning
-from engram.reproduce.private_language import Table
 from engram.seed import Seed
 
 for package in ("transformers", "tokenizers", "sacrebleu", "rouge_score", "dp_accounting"):
@@ -35,7 +35,13 @@ def test_every_table_has_its_rows(cells):
     for method in METHODS:
         assert at[method, "BLEU, epsilon 3"].published == BLEU[method][0]
         assert at[method, "ROUGE-L, no privacy"].n == 2
-    for row in ("full - LoRA", "top-2 - from scratch", "decoder, base - small", "clip norm 0.1 - 10", "infilling - head, base"):
+    for row in (
+        "full - LoRA",
+        "top-2 - from scratch",
+        "decoder, base - small",
+        "clip norm 0.1 - 10",
+        "infilling - head, base",
+    ):
         assert any(c.row == row and c.low <= c.ours <= c.high for c in cells)
     assert {c.row for c in cells} >= {"batch 8", "infilling, base", "RGP, base", "GPT-2", "gap to no privacy, full"}
 

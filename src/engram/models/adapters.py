@@ -2,8 +2,8 @@
 trainable what it trains; everything else is frozen.
 
 Hu et al.: LoRA, 2022, equation 3. Li, Liang: Prefix-Tuning, 2021, equation 3.
-Differs from the papers: LoRA stands beside every matrix of the blocks, not the queries and values alone; the prefix is
-trained as it is, without a network that makes it.
+Differs from the papers: LoRA stands beside every matrix of the blocks, not the queries and values alone; the prefix begins as
+words would, and is trained as it is, without a network that makes it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def top(model: Model, blocks: int = 2) -> Model:
     return with_head(model)
 
 
-def lora(model: Model, rank: int = 4, scale: float = 1.0) -> Model:
+def lora(model: Model, rank: int = 4, scale: float = 8.0) -> Model:
     """A product of two thin matrices beside every matrix of the blocks; the model begins as it was."""
     model.requires_grad_(False)
     for parent, name, matrix in matrices(model):
@@ -46,7 +46,9 @@ def lora(model: Model, rank: int = 4, scale: float = 1.0) -> Model:
 def prefix(model: Writer, length: int = 10) -> Writer:
     """Keys and values of positions that stand before every text."""
     model.requires_grad_(False)
-    model.prefix = Prefix(model.shape, length)
+    made = Prefix(model.shape, length)
+    made.begin_as(model)
+    model.prefix = made
     return model
 
 
@@ -72,7 +74,16 @@ class Prefix(nn.Module):
         super().__init__()
         self.shape, self.length = shape, check.whole("length", length, 1)
         self.table = nn.Embedding(length, 2 * shape.depth * shape.width)
-        nn.init.normal_(self.table.weight, std=0.02)
+
+    @torch.no_grad()
+    def begin_as(self, model: Writer) -> None:
+        """The keys and values of words, which training finds its way from sooner than from noise."""
+        cache = installed("transformers", "language models", "text").DynamicCache()
+        model.net.transformer(input_ids=torch.arange(self.length)[None] % self.shape.vocabulary, past_key_values=cache)
+        held = torch.stack([torch.stack([layer.keys[0], layer.values[0]]) for layer in cache.layers])
+        self.table.weight.copy_(
+            held.permute(3, 0, 1, 2, 4).reshape(self.length, -1)
+        )  # from [depth, 2, head, position, width]
 
     def forward(self, records: int) -> Any:
         """The cache that generation would have after reading the prefix."""
@@ -106,5 +117,3 @@ def with_head(model: Model) -> Model:
     if isinstance(model, Reader) and model.classes is not None:
         model.classes.requires_grad_(True)
     return model
-
-

@@ -76,7 +76,8 @@ class Writer(nn.Module):
     def continued(self, ids: Tensor, steps: int, end: int) -> Tensor:
         """[record, at most steps] the likeliest continuation, word by word; what follows `end` means nothing."""
         cache = self._begun(len(ids)) or installed("transformers", "language models", "text").DynamicCache()
-        start, told = 0, []
+        start = 0
+        told: list[Tensor] = []
         done = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
         while len(told) < steps and not done.all():
             with torch.no_grad():

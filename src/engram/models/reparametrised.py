@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from engram.models.adapters import Beside, Model, with_head, matrices
+from engram.models.adapters import Model, matrices, with_head
 
 
 class Carried(nn.Module):
@@ -81,7 +81,7 @@ class Carriers(torch.optim.Optimizer):
         self._carry()
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # noqa: ARG002  every optimiser is called alike
+    def step(self, closure: Any = None) -> Any:  # noqa: ARG002  every optimiser is called alike
         for module, whole in zip(self.carried, self.whole, strict=True):
             left, right = module.left.weight, module.right.weight
             assert left.grad is not None

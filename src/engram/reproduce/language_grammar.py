@@ -34,9 +34,7 @@ def restaurants(records: int, seed: Seed, *, delexicalised: bool = True) -> Writ
     stream = seed.child("restaurants").numpy()
     train = [described(_row(stream), delexicalised) for _ in range(records)]
     tuning, test = ([described(row, delexicalised) for row in _several(stream, 3)] for _ in range(2))
-    return Written(
-        "generated E2E", tuple((one.prompt, one.answers[0]) for one in train), asked(tuning), asked(test)
-    )
+    return Written("generated E2E", tuple((one.prompt, one.answers[0]) for one in train), asked(tuning), asked(test))
 
 
 def _several(stream: np.random.Generator, texts: int, meanings: int = 24) -> list[dict[str, object]]:
@@ -61,7 +59,9 @@ def _told(stream: np.random.Generator, held: Mapping[str, str]) -> dict[str, obj
     if "priceRange" in held:
         more.append(_one(stream, (f"Prices are {held['priceRange']}", f"It costs {held['priceRange']}")))
     if "customer rating" in held:
-        more.append(_one(stream, (f"It is rated {held['customer rating']}", f"Its rating is {held['customer rating']}")))
+        more.append(
+            _one(stream, (f"It is rated {held['customer rating']}", f"Its rating is {held['customer rating']}"))
+        )
     if "familyFriendly" in held:
         more.append(f"It {_one(stream, FAMILIES[held['familyFriendly']])}")
     mr = ", ".join(f"{slot}[{value}]" for slot, value in held.items())

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from engram.data import fingerprint
+from engram.models.language import Writer
 from engram.reproduce import language_scores
 from engram.reproduce.cells import Bench
 from engram.reproduce.language_settings import Size
@@ -30,46 +31,41 @@ class Describing:
     size: Size
     task: Written
     tokens: Tokens
-    tuning: bool = False  # scored on the part that settings are chosen on
 
     @cached_property
     def ids(self) -> Ints:
         return paired(self.tokens, self.task.train, self.size.prompt, self.size.answer)
-
-    @cached_property
-    def asked(self) -> tuple[Asked, ...]:
-        return (self.task.tuning if self.tuning else self.task.test)[: self.size.tested]
 
     @property
     def delta(self) -> float:
         """Below one over the number of records, as the talk's."""
         return 1 / (2 * len(self.task.train))
 
-    def run(self, public: Public, how: Tuning, seed: Seed) -> Arrays:
-        """BLEU, ROUGE-L, F1 and the loss of a word, as stored."""
-        name = fingerprint(self.ids, [a.prompt for a in self.asked], public.name, how, self.size.tested, seed.number)
+    def run(self, public: Public, how: Tuning, seed: Seed, *, tuning: bool = False) -> Arrays:
+        """BLEU, ROUGE-L, F1 and the loss of a word, as stored; of the part that settings are chosen on, or of the test."""
+        asked = (self.task.tuning if tuning else self.task.test)[: self.size.tested]
+        name = fingerprint(self.ids, [a.prompt for a in asked], public.name, how, seed.number)
 
         def work(_: Piece) -> Arrays:
             loss = on_pairs(self.ids, self.size.prompt, self.bench.device)
             model = fine_tuned(public, how, loss, len(self.ids), self.delta, seed, self.bench.device)
-            said = self.said(model)
-            texts = [a.answers for a in self.asked]
+            said, texts = self.said(model, asked), [a.answers for a in asked]
             told = {metric: np.array(score(said, texts)) for metric, score in SCORES.items()}
-            return {**told, "loss": np.array(self.loss(model))}
+            return {**told, "loss": np.array(self.loss(model, asked))}
 
         (found,) = self.bench.chunks.run([Piece(f"private-language/described/{name}")], work)
         return found
 
-    def said(self, model: torch.nn.Module) -> list[str]:
+    def said(self, model: Writer, asked: Sequence[Asked]) -> list[str]:
         """What the model answers, with the names put in."""
-        prompts = left(self.tokens.of([a.prompt for a in self.asked]), self.size.prompt)
+        prompts = left(self.tokens.of([a.prompt for a in asked]), self.size.prompt)
         ids = torch.as_tensor(prompts, device=self.bench.device)
-        told = model.continued(ids, self.size.answer, self.tokens.end).tolist()  # type: ignore[operator]
-        return [named(self.tokens.text(row), a.names) for row, a in zip(told, self.asked, strict=True)]
+        told = model.continued(ids, self.size.answer, self.tokens.end).tolist()
+        return [named(self.tokens.text(row), a.names) for row, a in zip(told, asked, strict=True)]
 
-    def loss(self, model: torch.nn.Module) -> float:
+    def loss(self, model: Writer, asked: Sequence[Asked]) -> float:
         """Of a word of the first reference, by which perplexity is told."""
-        firsts = [(a.prompt, hidden(a.answers[0], a.names)) for a in self.asked]
+        firsts = [(a.prompt, hidden(a.answers[0], a.names)) for a in asked]
         ids = paired(self.tokens, firsts, self.size.prompt, self.size.answer)
         with torch.no_grad():
             return float(next_word(model, torch.as_tensor(ids, device=self.bench.device), self.size.prompt).mean())
@@ -83,7 +79,6 @@ class Judging:
     size: Size
     task: Judged
     tokens: Tokens
-    tuning: bool = False
 
     @property
     def delta(self) -> float:
@@ -98,9 +93,9 @@ class Judging:
     def train(self) -> tuple[Array, Array, Array]:
         return self._rows(self.task.train)
 
-    def run(self, public: Public, how: Tuning, infilling: bool, seed: Seed) -> Arrays:
+    def run(self, public: Public, how: Tuning, infilling: bool, seed: Seed, *, tuning: bool = False) -> Arrays:
         """Whether each sentence was judged rightly, as stored."""
-        part = (self.task.tuning if self.tuning else self.task.test)[: self.size.judged]
+        part = (self.task.tuning if tuning else self.task.test)[: self.size.judged]
         name = fingerprint(*self.train, list(part), public.name, how, infilling, seed.number)
         words = self.words if infilling else ()
 
@@ -116,7 +111,9 @@ class Judging:
     def _right(self, model: torch.nn.Module, part: Sequence[tuple[str, int]], words: tuple[int, ...]) -> Array:
         ids, places, labels = (torch.as_tensor(a, device=self.bench.device) for a in self._rows(part))
         with torch.no_grad():
-            found = [judged(model, *both, words).argmax(1) for both in zip(ids.split(256), places.split(256), strict=True)]
+            found = [
+                judged(model, ids[k : k + 256], places[k : k + 256], words).argmax(1) for k in range(0, len(ids), 256)
+            ]
         return (torch.cat(found) == labels).cpu().numpy()
 
     def _rows(self, part: Sequence[tuple[str, int]]) -> tuple[Array, Array, Array]:

@@ -18,7 +18,9 @@ from engram.data.files import installed
 
 def bleu(said: Sequence[str], references: Sequence[Sequence[str]]) -> float:
     """Of the whole corpus; texts may differ in how many references they have."""
-    streams = [list(stream) for stream in zip_longest(*references)]  # sacrebleu: one list a rank, None where there is none
+    streams = [
+        list(stream) for stream in zip_longest(*references)
+    ]  # sacrebleu: one list a rank, None where there is none
     library = installed("sacrebleu", "BLEU scores", "text")
     return float(library.corpus_bleu(list(said), streams).score)
 
@@ -26,7 +28,9 @@ def bleu(said: Sequence[str], references: Sequence[Sequence[str]]) -> float:
 def rouge_l(said: Sequence[str], references: Sequence[Sequence[str]]) -> float:
     """The mean over texts of the best F over the references."""
     scorer = installed("rouge_score.rouge_scorer", "ROUGE scores", "text").RougeScorer(["rougeL"])
-    return 100 * float(np.mean([scorer.score_multi(r, s)["rougeL"].fmeasure for s, r in zip(said, references, strict=True)]))
+    return 100 * float(
+        np.mean([scorer.score_multi(r, s)["rougeL"].fmeasure for s, r in zip(said, references, strict=True)])
+    )
 
 
 def f1(said: Sequence[str], references: Sequence[Sequence[str]]) -> float:

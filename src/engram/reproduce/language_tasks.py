@@ -1,8 +1,8 @@
 """The tasks: restaurants to describe, sentences to judge, dialogue to go on with. And the public text to begin from.
 
 Novikova, Dusek, Rieser: The E2E Dataset, 2017. Socher et al.: SST-2, 2013. Files as they lie in the folder given by --data.
-E2E's training texts were stored as tokens ("£ 20 ."): they are put together again before use, and the slots of all parts get one
-name. Restaurants are called XNAME and XNEAR where a task is delexicalised, and by their names again before scoring.
+E2E's training texts were stored as tokens ("£ 20 ."): they are put together again before use, and slots have one name in all
+parts. Restaurants are called XNAME and XNEAR where a task is delexicalised, and by their names again before scoring.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from engram.seed import Seed
 SLOTS = ("name", "eatType", "food", "priceRange", "customer rating", "area", "familyFriendly", "near")
 NAMED = {"name": "XNAME", "near": "XNEAR"}
 MARKERS = (*(f"[{slot}]" for slot in SLOTS), *NAMED.values())
-JUDGED = (("terrible", "great"), ("bad", "good"))  # what may stand for the classes of a sentence; the first that are tokens
+JUDGED = (
+    ("terrible", "great"),
+    ("bad", "good"),
+)  # what may stand for the classes of a sentence; the first that are tokens
 TEMPLATE = " It was<mask>."
 
 
@@ -62,8 +65,8 @@ def restaurants(folder: Path, *, delexicalised: bool = True) -> Written:
     return Written(
         "E2E",
         tuple((one.prompt, one.answers[0]) for one in (described(r, delexicalised) for r in train)),
-        asked((described(r, delexicalised) for r in rows if r["split"] == "dev")),
-        asked((described(r, delexicalised) for r in rows if r["split"] == "test")),
+        asked(described(r, delexicalised) for r in rows if r["split"] == "dev"),
+        asked(described(r, delexicalised) for r in rows if r["split"] == "test"),
     )
 
 
@@ -142,9 +145,7 @@ def dialogue(folder: Path) -> Written:
     """Rows of {split, context, reply}, such as PersonaChat's, in dialogue.jsonl.gz."""
     rows = list(lines(folder / "dialogue.jsonl.gz"))
     parts = {split: [r for r in rows if r["split"] == split] for split in ("train", "dev", "test")}
-    each = {
-        split: tuple(Asked(f"{r['context']}<text>", (r["reply"],)) for r in part) for split, part in parts.items()
-    }
+    each = {split: tuple(Asked(f"{r['context']}<text>", (r["reply"],)) for r in part) for split, part in parts.items()}
     return Written("dialogue", tuple((a.prompt, a.answers[0]) for a in each["train"]), each["dev"], each["test"])
 
 
@@ -167,7 +168,7 @@ def public_text(folder: Path, characters: int) -> list[str]:
 def exercises(public: Iterable[str], count: int, seed: Seed) -> list[tuple[str, str]]:
     """Public sentences behind some of their own words, in the format of a table: what a small model learns to copy from.
 
-    A large model of much text can do that already. One word, in half of them, is hidden as a name would be.
+    A large model of much text can do that already. Some words are hidden as names are.
     """
     stream = seed.child("exercises").numpy()
     found = [s for text in public for s in re.split(r"(?<=[.!?])\s+", text) if 5 <= len(s.split()) <= 25]
@@ -177,15 +178,18 @@ def exercises(public: Iterable[str], count: int, seed: Seed) -> list[tuple[str, 
 def _exercise(sentence: str, stream: np.random.Generator) -> tuple[str, str]:
     words = list(dict.fromkeys(re.findall(r"\b[^\W\d_]{4,}\b", sentence)))
     chosen = [words[k] for k in stream.permutation(len(words))[: int(stream.integers(2, 6))]]
-    if chosen and stream.random() < 0.5:
-        name = chosen.pop()
-        return prompt({"name": NAMED["name"], **_slotted(chosen, stream)}), re.sub(rf"\b{name}\b", NAMED["name"], sentence)
-    return prompt(_slotted(chosen, stream)), sentence
+    shown: dict[str, str] = {}
+    for slot, place in NAMED.items():
+        if len(chosen) > 1 and stream.random() < 0.5:
+            sentence, shown[slot] = re.sub(rf"\b{chosen.pop()}\b", place, sentence), place
+    return prompt(dict(_slotted(chosen, shown, stream))), sentence
 
 
-def _slotted(words: list[str], stream: np.random.Generator) -> dict[str, str]:
-    among = [SLOTS[1 + k] for k in sorted(stream.permutation(len(SLOTS) - 1)[: len(words)])]
-    return dict(zip(among, words, strict=True))
+def _slotted(words: list[str], shown: Mapping[str, str], stream: np.random.Generator) -> Iterator[tuple[str, str]]:
+    """Slots in their order: those of names, and others for the words."""
+    free = [slot for slot in SLOTS if slot not in NAMED]
+    held = {**shown, **dict(zip((free[k] for k in stream.permutation(len(free))), words, strict=False))}
+    yield from ((slot, held[slot]) for slot in SLOTS if slot in held)
 
 
 def plain(line: str) -> str:

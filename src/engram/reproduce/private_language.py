@@ -1,8 +1,8 @@
-"""Li, Tramer, Liang, Hashimoto: Large Language Models Can Be Strong Differentially Private Learners, 2022, as its talk shows it.
+"""Li, Tramer, Liang, Hashimoto: Large Language Models Can Be Strong Differentially Private Learners, 2022, as in a talk.
 
 Tables 1 to 3: sentences judged with and without text infilling, restaurants described by six ways of fine-tuning, dialogue;
 beside them model sizes, batch against rate, the clip norm, and under each epsilon what tighter accountants say.
-Differs from the paper: models are pre-trained here, on local public text, and are far smaller below the scale "paper"; batches
+Differs from the paper: models are pre-trained here on local public text, and far smaller below the scale "paper"; batches
 are Poisson samples, as the accountant assumes; texts are decoded greedily, not by a beam; every value is a mean over seeds of
 fine-tuning (one pre-trained model) with Student's interval, and an order holds where the interval of the paired differences
 says so; where it cannot tell, nothing is claimed. The noise is simulated, so that the table can be made again.
@@ -13,25 +13,20 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from engram.accounting import Event, calibration, clt, tight
-from engram.data import fingerprint
-from engram.models.language import Reads, Writes
 from engram.reproduce import language_grammar, language_tasks
 from engram.reproduce.cells import Bench, Cell
 from engram.reproduce.label_only import interval
-from engram.reproduce.language_runs import Describing, Judging
-from engram.reproduce.language_settings import BLEU, DIALOGUE, EPSILONS, JUDGED, RATES, ROUGE, RUNS, SIZES, Size
-from engram.reproduce.language_tokens import Tokens, learned, paired, tokens, windows
-from engram.reproduce.language_training import METHODS, Public, Tuning, noise_of, pretrained
-from engram.reproduce.paired import difference
-from engram.seed import Seed
-from engram.types import Floats, Ints, Piece
+from engram.reproduce.language_runs import Describing
+from engram.reproduce.language_settings import BLEU, DIALOGUE, EPSILONS, JUDGED, ROUGE, RUNS, SIZES
+from engram.reproduce.language_table import Table, base
+from engram.reproduce.language_training import METHODS, noise_of
+from engram.types import Floats
 
 ORDER = (("full", "LoRA"), ("full", "RGP"), ("RGP", "prefix"), ("prefix", "top-2"), ("top-2", "from scratch"),
          ("full", "prefix"), ("full", "top-2"), ("full", "from scratch"))  # fmt: skip
@@ -69,7 +64,9 @@ def accounted(bench: Bench) -> Iterator[Cell]:
 def under(row: str, epsilon: float, event: Event, delta: float, printed: tuple[float, float] | None) -> Iterator[Cell]:
     """The two values under an epsilon. The limit is a diagnostic; the tight one is a guarantee."""
     limit, least = printed or (None, None)
-    yield Cell(row, f"CLT, epsilon {epsilon:g}", limit, clt.epsilon(event, delta), note="Gaussian DP's limit: no guarantee")
+    yield Cell(
+        row, f"CLT, epsilon {epsilon:g}", limit, clt.epsilon(event, delta), note="Gaussian DP's limit: no guarantee"
+    )
     try:
         found = tight.epsilon(event, delta)
     except ImportError as absent:
@@ -80,93 +77,6 @@ def under(row: str, epsilon: float, event: Event, delta: float, printed: tuple[f
         row, f"tight, epsilon {epsilon:g}", least, found.upper, found.lower, found.upper,
         holds=True if close else None, note="privacy-loss distributions, both sides",
     )  # fmt: skip
-
-
-@dataclass(frozen=True, eq=False)
-class Table:
-    """What all tables of one reproduction share."""
-
-    bench: Bench
-    size: Size
-
-    @cached_property
-    def tokens(self) -> Tokens:
-        text, count = self.text, self.size.vocabulary
-        piece = Piece(f"private-language/tokens/{fingerprint(text, count)}")
-        (stored,) = self.bench.chunks.run([piece], lambda _: {"json": learned(text, count, language_tasks.MARKERS)})
-        return tokens(stored["json"])
-
-    @cached_property
-    def text(self) -> list[str]:
-        if self.bench.data is None:
-            return language_grammar.public_text(self.size.public, self.bench.seed)
-        return language_tasks.public_text(self.bench.data, self.size.public)
-
-    @cached_property
-    def pages(self) -> Ints:
-        """What decoders read: public text, and as many rows of exercises made of it."""
-        size = self.size
-        plain = windows(self.tokens.of(self.text), size.prompt + size.answer, self.tokens.end)
-        exercises = language_tasks.exercises(self.text, len(plain), self.bench.seed)
-        return np.concatenate([plain, paired(self.tokens, exercises, size.prompt, size.answer)])
-
-    @cached_property
-    def plain(self) -> Ints:
-        """What encoders read."""
-        return windows(self.tokens.of(self.text), self.size.sentence, self.tokens.end)
-
-    @cached_property
-    def restaurants(self) -> Describing:
-        bench, whole = self.bench, self.size.delexicalised
-        task = (
-            language_grammar.restaurants(self.size.records, bench.seed, delexicalised=whole) if bench.data is None
-            else language_tasks.restaurants(bench.data, delexicalised=whole)
-        )  # fmt: skip
-        return Describing(bench, self.size, task, self.tokens)
-
-    @cached_property
-    def sentences(self) -> Judging:
-        bench = self.bench
-        task = (
-            language_grammar.sentences(self.size.records, bench.seed) if bench.data is None
-            else language_tasks.sentences(bench.data)
-        )  # fmt: skip
-        return Judging(bench, self.size, task, self.tokens)
-
-    def decoder(self, name: str) -> Public:
-        build = Writes(self.size.shape(self.size.decoders, name, self.tokens.count))
-        return pretrained(self.bench, build, self.pages, self.tokens.mask, self.size.reading)
-
-    def encoder(self, name: str) -> Public:
-        build = Reads(self.size.shape(self.size.encoders, name, self.tokens.count))
-        return pretrained(self.bench, build, self.plain, self.tokens.mask, self.size.masked)
-
-    def tuning(self, method: str, epsilon: float | None, like: str = "") -> Tuning:
-        """The settings of a method, with the rate of `like` where another decides it."""
-        rates, size = RATES[self.bench.scale], self.size
-        rate = rates[like or method][epsilon is None]
-        batch, steps = (size.judged_batch, size.judged_steps) if like else (size.batch, size.steps)
-        return Tuning(method, epsilon, batch, steps, rate)
-
-    def described(self, public: Public, how: Tuning, task: Describing | None = None, seeds: int = 0) -> dict[str, Floats]:
-        """Every score of one way of fine-tuning, over seeds; seeds are shared, so that differences are paired."""
-        runs = [(task or self.restaurants).run(public, how, self._seed(k)) for k in range(seeds or self.size.seeds)]
-        return {metric: np.array([float(run[metric]) for run in runs]) for metric in runs[0]}
-
-    def accuracy(self, public: Public, how: Tuning, infilling: bool) -> Floats:
-        """Per cent, over seeds."""
-        runs = [self.sentences.run(public, how, infilling, self._seed(k)) for k in range(self.size.seeds)]
-        return np.array([100 * float(run["right"].mean()) for run in runs])
-
-    def claim(
-        self, row: str, column: str, values: Floats, published: float | None = None, within: float | None = None
-    ) -> Cell:
-        """A difference that the talk says something of; two steps of a smoke run are not asked to bear it out."""
-        cell = difference(row, column, values, published, within)
-        return cell if self.bench.scale != "smoke" else replace(cell, holds=None, note="not judged at this scale")
-
-    def _seed(self, k: int) -> Seed:
-        return self.bench.seed.child("private-language", "tuning", k)
 
 
 def described(table: Table) -> Iterator[Cell]:
@@ -186,12 +96,14 @@ def described(table: Table) -> Iterator[Cell]:
         for metric, printed in WANTED.items():
             published = printed[method][EPSILONS.index(epsilon)]
             yield Cell(method, f"{metric}, {at(epsilon)}", published, *interval(scores[metric]), len(scores[metric]))
-        yield Cell(method, f"loss, {at(epsilon)}", None, *interval(scores["loss"]), len(scores["loss"]), note="nats a token")
+        yield Cell(
+            method, f"loss, {at(epsilon)}", None, *interval(scores["loss"]), len(scores["loss"]), note="nats a token"
+        )
     yield from orders(table, found)
-    for epsilon in table.size.private:
-        gap = found["full", None]["BLEU"] - found["full", epsilon]["BLEU"]
-        published = BLEU["full"][2] - BLEU["full"][EPSILONS.index(epsilon)]
-        yield Cell("gap to no privacy, full", f"difference in BLEU, {at(epsilon)}", published, *interval(gap), len(gap))
+    for private in table.size.private:
+        gap = found["full", None]["BLEU"] - found["full", private]["BLEU"]
+        published = BLEU["full"][2] - BLEU["full"][EPSILONS.index(private)]
+        yield Cell("gap to no privacy, full", f"difference in BLEU, {at(private)}", published, *interval(gap), len(gap))
 
 
 def orders(table: Table, found: Mapping[tuple[str, float | None], Mapping[str, Floats]]) -> Iterator[Cell]:
@@ -215,7 +127,9 @@ def sizes(table: Table) -> Iterator[Cell]:
         yield Cell(f"decoder, {name}", "size: BLEU, epsilon 3", None, *interval(found[name]), len(found[name]),
                    note=f"{count:,} parameters")  # fmt: skip
     for small, large in itertools.pairwise(found):
-        yield table.claim(f"decoder, {large} - {small}", "size: difference in BLEU, epsilon 3", found[large] - found[small])
+        yield table.claim(
+            f"decoder, {large} - {small}", "size: difference in BLEU, epsilon 3", found[large] - found[small]
+        )
 
 
 def grid(table: Table) -> Iterator[Cell]:
@@ -227,8 +141,19 @@ def grid(table: Table) -> Iterator[Cell]:
         how = replace(plain, batch=batch, steps=steps, rate=times * plain.rate)
         found[batch, times] = table.described(public, how, seeds=size.extra_seeds)["BLEU"]
         values = found[batch, times]
-        yield Cell(f"batch {batch}", f"grid: BLEU, rate {how.rate:g}", None, *interval(values), len(values), note=f"{steps} steps")
-    corners = [(size.batches[0], size.faster[0]), (size.batches[0], size.faster[-1]), (size.batches[-1], size.faster[0])]
+        yield Cell(
+            f"batch {batch}",
+            f"grid: BLEU, rate {how.rate:g}",
+            None,
+            *interval(values),
+            len(values),
+            note=f"{steps} steps",
+        )
+    corners = [
+        (size.batches[0], size.faster[0]),
+        (size.batches[0], size.faster[-1]),
+        (size.batches[-1], size.faster[0]),
+    ]
     best = (size.batches[-1], size.faster[-1])
     for batch, times in dict.fromkeys(c for c in corners if c != best):
         row = f"batch {best[0]}, rate {best[1] * plain.rate:g} - batch {batch}, rate {times * plain.rate:g}"
@@ -255,10 +180,16 @@ def sentences(table: Table) -> Iterator[Cell]:
         public = table.encoder(name)
         ways = [("head", "full"), ("infilling", "full"), *([("RGP", "RGP")] if name == largest else [])]
         for (way, method), epsilon in itertools.product(ways, table.size.epsilons):
-            how = table.tuning(method, epsilon, like="infilling" if way == "RGP" else way)
+            how = table.judging(way, method, epsilon)
             values = found[way, name, epsilon] = table.accuracy(public, how, way != "head")
             printed = JUDGED.get((way, name), ())[EPSILONS.index(epsilon) :][:1]
-            yield Cell(f"{way}, {name}", f"accuracy, {at(epsilon)}", *(printed or (None,)), *interval(values), len(values))
+            yield Cell(
+                f"{way}, {name}",
+                f"accuracy, {at(epsilon)}",
+                printed[0] if printed else None,
+                *interval(values),
+                len(values),
+            )
     for epsilon in table.size.private:
         column = f"difference in accuracy, {at(epsilon)}"
         for name in table.size.encoders:
@@ -287,12 +218,9 @@ def dialogues(table: Table) -> Iterator[Cell]:
         scores = table.described(public, table.tuning("full", epsilon), held)
         f1, perplexity = DIALOGUE["GPT-2", epsilon]
         yield Cell("GPT-2", f"F1, {at(epsilon)}", f1, *interval(scores["F1"]), len(scores["F1"]), note=task.name)
-        yield Cell("GPT-2", f"perplexity, {at(epsilon)}", perplexity, *interval(np.exp(scores["loss"])), len(scores["loss"]))
-
-
-def base(among: Mapping[str, object]) -> str:
-    """The size that the tables are about: the last."""
-    return list(among)[-1]
+        yield Cell(
+            "GPT-2", f"perplexity, {at(epsilon)}", perplexity, *interval(np.exp(scores["loss"])), len(scores["loss"])
+        )
 
 
 def at(epsilon: float | None) -> str:
