@@ -14,6 +14,7 @@ from contract.targets import leaky
 import engram.audit
 from engram.access import Labels
 from engram.audit import Plan, audit, judged
+from engram.report import render
 from engram.seed import Seed
 from engram.store import Store
 
@@ -65,6 +66,16 @@ def test_stored_evidence_can_be_judged_again_without_a_model(target, tmp_path):
         before = numbers(store, run.id)
         store.judge(run.id, judged(store, run, Seed(PLAN.seed)))
         assert sorted(map(str, numbers(store, run.id))) == sorted(map(str, before))
+
+
+@pytest.mark.parametrize(("epsilon", "loud"), [(0.01, True), (50.0, False)])
+def test_a_claim_that_the_measurement_contradicts_is_a_loud_finding(target, tmp_path, epsilon, loud):
+    with Store(tmp_path / "engram.db") as store:
+        run = audit(dataclasses.replace(target, claim=(epsilon, 1e-5)), PLAN, store=store)
+        found = [f for f in store.findings(run.id) if f.metric == "broken_claim"]
+        assert bool(found) == loud
+        assert all("the claim is false, or" in f.reason for f in found)
+        assert ("A claim does not hold" in render(store, run.id)) == loud
 
 
 def test_what_is_not_granted_is_reported_not_tried(target, tmp_path):

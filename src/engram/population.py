@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from engram.data.fingerprints import fingerprint
 from engram.measure.thresholds import best
 from engram.seed import Seed
 from engram.signals import STANDARD, Signal, View, as_is, released
+from engram.train.feed import Rows
 from engram.train.loop import fit_many
 from engram.train.plan import Plan, answered_at_once, planned
 from engram.train.recipe import Recipe
@@ -42,7 +43,7 @@ class Asked:
 class Population:
     """The models as matrices. `signals` are keyed by the signal's name."""
 
-    member: Bools  # [model, record]
+    member: Bools  # [model, record] of the records that were asked about
     signals: Mapping[str, Floats]  # each [model, view, record], or [model, view, record, class] of a whole answer
     weights: Arrays = field(default_factory=dict)  # each [model, ...]; empty unless asked for
 
@@ -57,6 +58,68 @@ class Population:
         """All models but one: what is left to learn from when that one stands in for the target."""
         kept = np.arange(len(self)) != model
         return Population(self.member[kept], {name: phi[kept] for name, phi in self.signals.items()})
+
+
+class Design(Protocol):
+    """What each model is given."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def sizes(self) -> Ints: ...  # [model] how many records each is given
+
+    @property
+    def shared(self) -> bool: ...  # whether models hold most of their records in common
+
+    def member(self, records: int) -> Bools: ...  # [model, record] of the first so many records
+
+    def rows(self, models: Ints) -> Rows: ...  # of these models, which are given equally many
+
+
+@dataclass(frozen=True, eq=False)
+class Members:
+    """Any records to any model."""
+
+    given: Bools  # [model, record]
+    shared: ClassVar[bool] = False
+
+    def __len__(self) -> int:
+        return len(self.given)
+
+    @property
+    def sizes(self) -> Ints:
+        sizes: Ints = self.given.sum(1)
+        return sizes
+
+    def member(self, records: int) -> Bools:
+        return self.given[:, :records]
+
+    def rows(self, models: Ints) -> Rows:
+        return Rows(np.stack([np.flatnonzero(self.given[m]) for m in models]))
+
+
+@dataclass(frozen=True, eq=False)
+class OneMore:
+    """The same records to every model, and one more of its own."""
+
+    common: Ints  # [record]
+    own: Ints  # [model]
+    shared: ClassVar[bool] = True
+
+    def __len__(self) -> int:
+        return len(self.own)
+
+    @property
+    def sizes(self) -> Ints:
+        return np.full(len(self.own), len(self.common) + 1)
+
+    def member(self, records: int) -> Bools:
+        asked = np.arange(records)
+        member: Bools = (asked == self.own[:, None]) | np.isin(asked, self.common)
+        return member
+
+    def rows(self, models: Ints) -> Rows:
+        return Rows(self.own[models][:, None], self.common)
 
 
 def paired(models: int, records: int, seed: Seed) -> Bools:
@@ -79,7 +142,7 @@ def paired(models: int, records: int, seed: Seed) -> Bools:
 def population(
     recipe: Recipe,
     data: Dataset,
-    member: Bools,  # [model, record] which records each model is given
+    given: Bools | Design,  # [model, record] which records each model is given
     *,
     seed: Seed,
     chunks: Chunks,
@@ -88,25 +151,27 @@ def population(
     device: Device = "cpu",
     track: Track = quiet,
 ) -> Population:
-    """A model of `recipe` for each line of `member`, and its signals on the first `records` records (all, unless told).
+    """A model of `recipe` for each line of `given`, and its signals on the first `records` records (all, unless told).
 
     A recipe that cannot be stacked is trained model by model, and the plan says why.
     """
     asked = asked or Asked()
-    n = check.same_length(records=data, member=member[0]) if records is None else records
-    sizes = member.sum(1)
+    if isinstance(given, np.ndarray):
+        check.same_length(records=data, member=given[0])
+        given = Members(given)
+    n = len(data) if records is None else records
     name = f"population/{fingerprint(recipe, data.x, data.y, seed, asked, n)}"
-    plan = _agreed(chunks, name, planned(recipe, data, int(sizes.max()), device))
-    blocks = list(_blocks(sizes, plan.block))
-    told = {_piece(name, member[block], block): block for block in blocks}
+    plan = _agreed(chunks, name, planned(recipe, data, int(given.sizes.max()), device, shared=given.shared))
+    blocks = list(_blocks(given.sizes, plan.block))
+    told = {_piece(name, given.rows(block), block): block for block in blocks}
 
     def work(piece: Piece) -> Arrays:
         with plan.in_force():
-            return _block(recipe, data, member, told[piece.name], seed, asked, n, plan)
+            return _block(recipe, data, given, told[piece.name], seed, asked, n, plan)
 
     pieces = [Piece(piece, {"models": len(block)}) for piece, block in told.items()]
-    done = list(track(chunks.run(pieces, work), f"training {len(member)} shadow models", len(pieces)))
-    return _joined(member[:, :n], asked, np.concatenate(blocks), done)
+    done = list(track(chunks.run(pieces, work), f"training {len(given)} shadow models", len(pieces)))
+    return _joined(given.member(n), asked, np.concatenate(blocks), done)
 
 
 def stood_in(
@@ -136,21 +201,22 @@ def _blocks(sizes: Ints, block: int) -> Iterator[Ints]:
             yield alike[start : start + block]
 
 
-def _piece(name: str, member: Bools, block: Ints) -> str:
-    return f"{name}/{block[0]}-{block[-1]}/{fingerprint(member, block)}"
+def _piece(name: str, rows: Rows, block: Ints) -> str:
+    return f"{name}/{block[0]}-{block[-1]}/{fingerprint(rows.own, rows.common, block)}"
 
 
 def _block(
-    recipe: Recipe, data: Dataset, member: Bools, block: Ints, seed: Seed, asked: Asked, n: int, plan: Plan
+    recipe: Recipe, data: Dataset, given: Design, block: Ints, seed: Seed, asked: Asked, n: int, plan: Plan
 ) -> Arrays:
     """Train these models, ask them, and forget them."""
     seeds = [seed.child("model", int(m)) for m in block]
-    rows = np.stack([np.flatnonzero(member[m]) for m in block])
     if plan.stacked:
-        return _answers(fit_many(recipe, data, rows, seeds, device=plan.device), recipe, data, asked, n, plan)
+        return _answers(
+            fit_many(recipe, data, given.rows(block), seeds, device=plan.device), recipe, data, asked, n, plan
+        )
     each = [
         _answers(
-            fit_many(recipe, data, rows[i : i + 1], [seeds[i]], stacked=False, device=plan.device),
+            fit_many(recipe, data, given.rows(block[i : i + 1]), [seeds[i]], stacked=False, device=plan.device),
             recipe, data, asked, n, plan,
         )
         for i in range(len(block))

@@ -77,9 +77,9 @@ def test_a_wrong_target_is_refused(wrong, tmp_path, kind):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--attacks", "lirra"), "no attack is called 'lirra'; did you mean lira? Known: bag-of-labels, bavaria"),
-        (("--attacks", "zzz"), "no attack is called 'zzz'. Known: bag-of-labels, bavaria"),
-        (("--defences", "l3"), "no defence is called 'l3'; did you mean l2? Known: augmentation, "),
+        (("--attacks", "lirra"), "no attack is called 'lirra'; did you mean lira? Known: augmentation, bag-of-labels,"),
+        (("--attacks", "zzz"), "no attack is called 'zzz'. Known: augmentation, bag-of-labels,"),
+        (("--defences", "l3"), "no defence is called 'l3'; did you mean l2? Known: adversarial-regularisation, "),
         (("--set", "lira.shadow=8"), "no knob of lira is called 'shadow'; did you mean shadows? Known: mode, shadows"),
         (("--set", "rmia.shadows=8"), "no attack or defence of this audit is called 'rmia'"),
         (("--set", "lira.variance=recrd"), "did you mean record? Known: fixed, record"),
@@ -128,7 +128,7 @@ def test_an_unknown_run_names_those_there_are(wrong, stored):
 
 
 def test_an_unknown_paper_names_the_known(wrong):
-    assert "no paper is called 'renyy'; did you mean renyi? Known: renyi" in wrong("reproduce", "renyy")
+    assert "no paper is called 'renyy'; did you mean renyi? Known: deep-leakage, " in wrong("reproduce", "renyy")
 
 
 # The store

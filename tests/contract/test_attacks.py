@@ -24,7 +24,7 @@ from engram.types import Scores
 SHADOWS = 12
 SMALL = {
     "shadows": SHADOWS,
-    "epochs": 5,
+    "epochs": 15,
     "rate": 0.05,
     "nudges": 3,
     "queries": 40,

@@ -34,7 +34,7 @@ plain = st.recursive(
 def told(thing):
     """Down to types: what repr shows of plain values."""
     if isinstance(thing, dict):
-        return sorted((k, told(v)) for k, v in thing.items())
+        return {k: told(thing[k]) for k in sorted(thing)}
     return [told(v) for v in thing] if isinstance(thing, list) else (type(thing).__name__, repr(thing))
 
 

@@ -18,9 +18,9 @@ from engram.data import fingerprint
 from engram.defences import DEFENCES, defence, function, knobs_of, known
 from engram.defences.memguard import WIDTHS
 from engram.models.opponents import AnswerNet
+from engram.population import Answering
 from engram.seed import Seed
 from engram.signals import confidence
-from engram.target import answering
 from engram.train import SGD, Batches, FullBatch, Poisson, Recipe, fit
 from engram.train.loop import started
 
@@ -155,7 +155,7 @@ def test_answers_stay_probabilities(name, given):
     recipe = dataclasses.replace(small(name, given)(LEARNED_BY_HEART), epochs=2, before=())
     target = leaky()
     model = fit(recipe, target.records, seed=Seed(0))
-    p = answering(model, recipe.after)(torch.as_tensor(target.records.x))
+    p = Answering(model, recipe.after)(torch.as_tensor(target.records.x))
     assert (p >= 0).all()
     torch.testing.assert_close(p.sum(-1), torch.ones(len(p), dtype=torch.float64), rtol=0, atol=1e-9)
 

@@ -1,5 +1,5 @@
 """Statistics on evidence. NumPy and SciPy only."""
 
-from engram.measure.judgement import judge, proportion, shuffled, simultaneous
+from engram.measure.judgement import epsilon_at, judge, proportion, shuffled, simultaneous
 
-__all__ = ["judge", "proportion", "shuffled", "simultaneous"]
+__all__ = ["epsilon_at", "judge", "proportion", "shuffled", "simultaneous"]

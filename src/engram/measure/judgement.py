@@ -84,6 +84,13 @@ def of_claims(scores: Scores, member: Bools, level: float) -> list[Finding]:
     ]
 
 
+def epsilon_at(scores: Scores, member: Bools, delta: float, level: float) -> Finding | None:
+    """The lower bound on epsilon at this delta; None where the attack claims nothing."""
+    if scores.claims is None:
+        return None
+    return _epsilon(ranked(scores.values, member), counted(scores.claims, member), level, delta)
+
+
 def counted(claims: Bools, member: Bools) -> Claimed:
     return Claimed(int(claims[member].sum()), int(member.sum()), int(claims[~member].sum()), int((~member).sum()))
 
@@ -115,7 +122,7 @@ def _precision(ranks: Ranked, claimed: Claimed, prior: float, level: float) -> F
     )
 
 
-def _epsilon(ranks: Ranked, claimed: Claimed, level: float) -> Finding:
+def _epsilon(ranks: Ranked, claimed: Claimed, level: float, delta: float = 0.0) -> Finding:
     """A lower bound, so its value is its lower end and nothing is said of the upper."""
     n = ranks.n_members + ranks.n_others
     if abs(ranks.n_members / n - 0.5) > BALANCED:
@@ -123,7 +130,7 @@ def _epsilon(ranks: Ranked, claimed: Claimed, level: float) -> Finding:
             ranks, "epsilon", f"the bound takes as many members as non-members, here are {ranks.n_members} of {n}"
         )
     right = claimed.true + claimed.others - claimed.false
-    bound = epsilon.one_run(right, n, n, level=level)
+    bound = epsilon.one_run(right, n, n, delta=delta, level=level)
     return _finding(ranks, "epsilon", bound, (bound, None), level, "one run, if membership fell by fair coins")
 
 

@@ -53,8 +53,8 @@ def _torch(path: Path) -> object:
 
 def _safetensors(path: Path) -> dict[str, Tensor]:
     try:
-        from safetensors import SafetensorError  # type: ignore[import-not-found]
-        from safetensors.torch import load_file  # type: ignore[import-not-found]
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
     except ImportError:
         raise ImportError(f"{path} needs the safetensors package; install it with: pip install safetensors") from None
     try:

@@ -92,18 +92,18 @@ def described(table: Table) -> Iterator[Cell]:
         (method, epsilon): table.described(public, table.tuning(method, epsilon))
         for method in METHODS for epsilon in table.size.epsilons
     }  # fmt: skip
-    for (method, epsilon), scores in found.items():
+    for (method, kept), scores in found.items():
         for metric, printed in WANTED.items():
-            published = printed[method][EPSILONS.index(epsilon)]
-            yield Cell(method, f"{metric}, {at(epsilon)}", published, *interval(scores[metric]), len(scores[metric]))
+            published = printed[method][EPSILONS.index(kept)]
+            yield Cell(method, f"{metric}, {at(kept)}", published, *interval(scores[metric]), len(scores[metric]))
         yield Cell(
-            method, f"loss, {at(epsilon)}", None, *interval(scores["loss"]), len(scores["loss"]), note="nats a token"
+            method, f"loss, {at(kept)}", None, *interval(scores["loss"]), len(scores["loss"]), note="nats a token"
         )
     yield from orders(table, found)
-    for private in table.size.private:
-        gap = found["full", None]["BLEU"] - found["full", private]["BLEU"]
-        published = BLEU["full"][2] - BLEU["full"][EPSILONS.index(private)]
-        yield Cell("gap to no privacy, full", f"difference in BLEU, {at(private)}", published, *interval(gap), len(gap))
+    for epsilon in table.size.private:
+        gap = found["full", None]["BLEU"] - found["full", epsilon]["BLEU"]
+        published = BLEU["full"][2] - BLEU["full"][EPSILONS.index(epsilon)]
+        yield Cell("gap to no privacy, full", f"difference in BLEU, {at(epsilon)}", published, *interval(gap), len(gap))
 
 
 def orders(table: Table, found: Mapping[tuple[str, float | None], Mapping[str, Floats]]) -> Iterator[Cell]:
