@@ -30,15 +30,15 @@ from engram.train.loop import fit_many, started
 from engram.train.sharing import trainable
 from engram.train.stack import Device, Stack
 from engram.train.steps import Batch, Take, Training, mean, only_plain
-from engram.types import Bools, Floats, Ints
+from engram.types import Array, Bools, Floats, Ints
 
 Importance = Callable[[Floats, Dataset, Reconstructing | None], Floats]  # of shadows -> [parameter]
 
 STEPS = 32  # on the way from the mean shadow
 DIRECTIONS = 64  # of the answer; where it has no more numbers than this, each of them
-RIDGE = 10.0  # deviations squared
+RIDGE = 10.0  # shadows
 WATCHED = 64  # shadows whose training is watched
-SHARES = (0.5, 0.6, 0.7, 0.8, 0.9)
+SHARES = (0.5, 0.7, 0.9)
 
 
 def saliency(weights: Floats, records: Dataset, reconstructor: Reconstructing | None) -> Floats:  # noqa: ARG001
@@ -74,9 +74,8 @@ def explained(weights: Floats, records: Dataset, reconstructor: Reconstructing |
     Needs no reconstructor.
     """
     half = len(weights) * 3 // 4
-    x = np.c_[records.x.reshape(len(records), -1).astype(np.float64), np.ones(len(records))]
-    scale = weights.std(0, dtype=np.float64)
-    z = (weights - weights.mean(0, dtype=np.float64)) / np.where(scale > 0, scale, np.inf)  # [shadow, parameter]
+    x = np.c_[_standard(records.x.reshape(len(records), -1)), np.ones(len(records))]
+    z = _standard(weights)  # [shadow, parameter]
     fitted = np.linalg.solve(x[:half].T @ x[:half] + RIDGE * np.eye(x.shape[1]), x[:half].T @ z[:half])
     left, there = np.mean((z[half:] - x[half:] @ fitted) ** 2, 0), z[half:].var(0)
     share: Floats = np.clip(1 - left / np.where(there > 0, there, 1.0), 0.0, 1.0) * (there > 0)
@@ -125,14 +124,14 @@ def by_row(importance: Floats, unit: Ints) -> Floats:
 
 
 def selected(importance: Floats, share: float) -> Bools:
-    """The fewest parameters that together hold at least this share of all importance, [parameter]."""
+    """The fewest parameters that together hold at least this share of all importance, and their equals; [parameter]"""
     check.fraction("share", share)
     if not importance.sum() > 0:
         raise ValueError("no parameter is of any importance, so there is nothing to select; the weights hold no trace")
     order = np.argsort(-importance, kind="stable")
     held = np.cumsum(importance[order]) / importance.sum()
-    chosen = np.zeros(len(importance), bool)
-    chosen[order[: int(np.searchsorted(held, share - 1e-12)) + 1]] = True
+    last = order[int(np.searchsorted(held, share - 1e-12))]
+    chosen: Bools = importance >= importance[last]
     return chosen
 
 
@@ -205,6 +204,12 @@ def _watchable(recipe: Recipe) -> None:
     if odd is not None or any(isinstance(a, nn.Linear) and isinstance(b, nn.Linear) for a, b in pairwise(layers)):
         told = "two linear layers without one" if odd is None else type(odd).__name__
         raise ValueError(f"a unit is active or not where linear layers alternate with ReLU, got {told}")
+
+
+def _standard(rows: Array) -> Floats:
+    """Mean 0 and deviation 1 in each column; 0 where nothing moves."""
+    scale = rows.std(0, dtype=np.float64)
+    return (rows - rows.mean(0, dtype=np.float64)) / np.where(scale > 0, scale, np.inf)
 
 
 def _needed(reconstructor: Reconstructing | None) -> Reconstructing:

@@ -86,7 +86,8 @@ class School:
     @property
     def moving(self) -> Bools:
         """Parameters that are not the same in all shadows."""
-        return np.ptp(self.shadow.weights, axis=0) > 0
+        moving: Bools = np.ptp(self.shadow.weights, axis=0) > 0
+        return moving
 
     def weighed(self, score: Importance, reconstructor: Reconstructing | None) -> Floats:
         return score(self.shadow.weights, self.shadow.records, reconstructor)
