@@ -209,7 +209,8 @@ def _watchable(recipe: Recipe) -> None:
 def _standard(rows: Array) -> Floats:
     """Mean 0 and deviation 1 in each column; 0 where nothing moves."""
     scale = rows.std(0, dtype=np.float64)
-    return (rows - rows.mean(0, dtype=np.float64)) / np.where(scale > 0, scale, np.inf)
+    standard: Floats = (rows - rows.mean(0, dtype=np.float64)) / np.where(scale > 0, scale, np.inf)
+    return standard
 
 
 def _needed(reconstructor: Reconstructing | None) -> Reconstructing:

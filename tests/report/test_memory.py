@@ -8,18 +8,16 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from engram.report.memory import EMPTY, FULL, histogram, parameter_map
-
-HREF = "{*}image"
+from engram.report.memory import CELL, EMPTY, FULL, histogram, parameter_map
 
 
 def pixels(image):
-    """The picture of an <image>, [row, column, channel]"""
+    """The cells of an <image>, [row, column, channel]"""
     data = base64.b64decode(image.get("href").partition(",")[2])
     columns, rows = struct.unpack(">II", data[16:24])
     start = data.index(b"IDAT")
     body = zlib.decompress(data[start + 4 : start + 4 + struct.unpack(">I", data[start - 4 : start])[0]])
-    return np.frombuffer(body, np.uint8).reshape(rows, 1 + 3 * columns)[:, 1:].reshape(rows, columns, 3)
+    return np.frombuffer(body, np.uint8).reshape(rows, 1 + 3 * columns)[:, 1:].reshape(rows, columns, 3)[::CELL, ::CELL]
 
 
 def test_each_tensor_is_a_map_with_a_row_for_each_unit():

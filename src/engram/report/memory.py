@@ -48,7 +48,7 @@ def histogram(counts: Floats, x_says: str, y_says: str) -> str:
     return _file(
         WIDTH, HEIGHT, f"{y_says} against {x_says}",
         charts.y_axis(y, levels, x.start, x.end), charts.x_axis(x, marks, y.start),
-        charts.bars(np.arange(len(counts) + 1) - 0.5, counts, x, y, "s0"),
+        charts.bars(np.arange(len(counts) + 1, dtype=np.float64) - 0.5, counts, x, y, "s0"),
         charts.text(x.start, 16, y_says, "axis"), charts.text(x.end, HEIGHT - 8, x_says, "axis", "end"),
     )  # fmt: skip
 
@@ -61,10 +61,11 @@ def _rows(values: Array) -> Floats:
 
 def _grid(grid: Floats, top: float, wide: float, high: float) -> Safe:
     shade = np.array(EMPTY) + grid[..., None] * (np.array(FULL) - np.array(EMPTY))
-    address = pictures.address(np.rint(shade).astype(np.uint8))
+    sharp = np.rint(shade).astype(np.uint8).repeat(CELL, 0).repeat(CELL, 1)  # or viewers would blur it
+    address = pictures.address(sharp)
     return tag(
         "image", href=address, x=LEFT, y=round(top, 1), width=round(wide, 1), height=round(high, 1),
-        preserveAspectRatio="none", style="image-rendering: pixelated",
+        preserveAspectRatio="none",
     )  # fmt: skip
 
 
