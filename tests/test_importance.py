@@ -77,9 +77,10 @@ def test_on_the_way_from_the_mean_shadow_contributions_add_up_to_the_answer():
         for p in module.parameters():
             p.copy_(torch.randn(p.shape, generator=stream))
     rows = torch.randn((5, 4), generator=stream)
-    parts = importance._path(module, rows)  # [direction, shadow, input]
-    wanted = (module(rows) - module(torch.zeros(1, 4))).T.detach()
-    torch.testing.assert_close(parts.sum(2).detach(), wanted, atol=0.03, rtol=0)
+    for along in torch.eye(3):
+        parts = importance.along_the_way(module, rows, along)  # [shadow, input]
+        wanted = (module(rows) - module(torch.zeros(1, 4))).detach() @ along
+        torch.testing.assert_close(parts.sum(1), wanted, atol=0.03, rtol=0)
 
 
 def test_random_directions_stand_for_all_numbers_of_a_large_answer():

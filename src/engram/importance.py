@@ -11,7 +11,7 @@ parameters can be compared. Larger = tells more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import ClassVar
@@ -35,8 +35,9 @@ from engram.types import Array, Bools, Floats, Ints
 Importance = Callable[[Floats, Dataset, Reconstructing | None], Floats]  # of shadows -> [parameter]
 
 STEPS = 32  # on the way from the mean shadow
-DIRECTIONS = 64  # of the answer; where it has no more numbers than this, each of them
+DIRECTIONS = 32  # of the answer; where it has no more numbers than this, each of them
 RIDGE = 10.0  # shadows
+ASKED = 256  # shadows that derivatives are averaged over
 WATCHED = 64  # shadows whose training is watched
 SHARES = (0.5, 0.7, 0.9)
 
@@ -58,7 +59,7 @@ def integrated_gradients(weights: Floats, records: Dataset, reconstructor: Recon
     """What the parameter contributes to how the answer differs from that to the mean shadow; averaged over shadows."""
     learned = _needed(reconstructor)
     rows = _rows(learned, weights)
-    return _spread(learned, (_path(learned.module, rows).square().sum(0).sqrt()).mean(0))
+    return _spread(learned, _contributed(learned.module, rows).mean(0))
 
 
 def columns(weights: Floats, records: Dataset, reconstructor: Reconstructing | None) -> Floats:  # noqa: ARG001
@@ -222,7 +223,7 @@ def _needed(reconstructor: Reconstructing | None) -> Reconstructing:
 
 
 def _rows(learned: Reconstructing, weights: Floats) -> Tensor:
-    return torch.as_tensor(learned.standard(weights), device=learned.device)
+    return torch.as_tensor(learned.standard(weights[:ASKED]), device=learned.device)
 
 
 def _spread(learned: Reconstructing, values: Tensor) -> Floats:
@@ -234,25 +235,41 @@ def _spread(learned: Reconstructing, values: Tensor) -> Floats:
 
 def _lengths(module: nn.Module, rows: Tensor) -> Tensor:
     """The length of the derivative of the answer by each input, [shadow, input]."""
-    return torch.stack([g.square() for g in _derivatives(module, rows)]).sum(0).sqrt()
+    found = torch.zeros_like(rows)
+    for along in _directions(module, rows):
+        found += _derivative(module, rows, along).square()
+    return found.sqrt()
 
 
-def _path(module: nn.Module, rows: Tensor) -> Tensor:
-    """The input times its derivative, averaged over the straight way from zero, [direction, shadow, input]."""
-    way = [torch.stack(list(_derivatives(module, rows * ((k + 0.5) / STEPS)))) for k in range(STEPS)]
-    return rows * torch.stack(way).mean(0)
+def _contributed(module: nn.Module, rows: Tensor) -> Tensor:
+    """The length of what each input adds to the answer on the straight way from zero, [shadow, input]."""
+    found = torch.zeros_like(rows)
+    for along in _directions(module, rows):
+        found += along_the_way(module, rows, along).square()
+    return found.sqrt()
 
 
-def _derivatives(module: nn.Module, rows: Tensor) -> Iterator[Tensor]:
-    """Of the answer along each direction, [shadow, input]: each number of it, or as many as are affordable at random."""
+def along_the_way(module: nn.Module, rows: Tensor, along: Tensor) -> Tensor:
+    """What each input adds to the answer in one direction, [shadow, input]; over inputs, answer less that at zero."""
+    way = ((k + 0.5) / STEPS for k in range(STEPS))
+    mean_derivative = torch.zeros_like(rows)
+    for share in way:
+        mean_derivative += _derivative(module, rows * share, along) / STEPS
+    return rows * mean_derivative
+
+
+def _derivative(module: nn.Module, rows: Tensor, along: Tensor) -> Tensor:
+    """Of the answer in one direction by each input, [shadow, input]"""
     rows = rows.detach().clone().requires_grad_()
-    answer = module(rows).flatten(1)
-    for along in _directions(answer.shape[1]).to(answer):
-        yield torch.autograd.grad((answer @ along).sum(), rows, retain_graph=True)[0]
+    found: Tensor = torch.autograd.grad((module(rows).flatten(1) @ along).sum(), rows)[0]
+    return found
 
 
-def _directions(numbers: int) -> Tensor:
+def _directions(module: nn.Module, rows: Tensor) -> Tensor:
+    """Each number of the answer, or as many random ones as are affordable, [direction, number]"""
+    with torch.no_grad():
+        numbers = module(rows[:1]).numel()
     if numbers <= DIRECTIONS:
-        return torch.eye(numbers)
+        return torch.eye(numbers).to(rows)
     drawn = Seed(0).child("directions").numpy().standard_normal((DIRECTIONS, numbers))
-    return torch.as_tensor(drawn / np.sqrt(DIRECTIONS))
+    return torch.as_tensor(drawn / np.sqrt(DIRECTIONS)).to(rows)
