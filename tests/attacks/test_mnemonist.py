@@ -54,6 +54,7 @@ def test_it_tells_the_record_from_a_part_of_the_weights(target, importance):
     assert guided.variant.startswith(f"by {importance}, ")
     assert control.variant.startswith("control: ")
     assert guided.variant.split(", ")[1].split()[0] == control.variant.split()[1]  # as many parameters
+    assert not np.array_equal(guided.guesses, control.guesses)
 
 
 def test_it_tells_nothing_where_the_start_is_not_known():
@@ -98,6 +99,14 @@ def test_selection_drops_what_is_noise_and_a_random_choice_does_not_help():
     plain, guided, control = loss(), loss(kept), loss(at_random(kept, school.moving, Seed(1)))
     assert guided < 0.85 * plain
     assert control > 0.98 * plain
+
+
+def test_inputs_are_cut_off_where_the_study_says():
+    shadow = noisy(200, dull=1)
+    shadow.weights[7, 3] = 1e6
+    for far, wanted in ((5.0, 5.0), (np.inf, 200**0.5)):
+        school = School(shadow, Study(width=8, epochs=1, far=far), Seed(0), Nowhere())
+        assert school.taught().standard(shadow.weights).max() == pytest.approx(wanted, rel=0.01)
 
 
 def test_the_share_is_chosen_on_shadows_that_were_held_out():
