@@ -16,7 +16,8 @@ import torch
 
 import engram
 from engram import check
-from engram.access import Gradients, Handle, Lab, Labels, OutOfQueries, Unknown, Unsuited, Weights
+from engram.access import Gradients, Handle, Informed, Lab, Labels, OutOfQueries, Release, Unknown, Unsuited, Weights
+from engram.access.informed import released
 from engram.accounting.limits import Claim, broken
 from engram.attacks import attack as attack_named
 from engram.attacks import kind as attack_kind
@@ -34,7 +35,7 @@ from engram.store import Run, Store, Told
 from engram.target import NotGranted, Target
 from engram.train import Recipe, fit_many, shared
 from engram.train.loop import rebuilt
-from engram.types import Arrays, Attack, Bools, Finding, Piece, Recovered, Scores, Track, quiet
+from engram.types import Array, Arrays, Attack, Bools, Finding, Piece, Recovered, Scores, Track, quiet
 
 Knobs = Mapping[str, Mapping[str, Any]]  # name of an attack or a defence -> its knobs
 UNDEFENDED = ""
@@ -46,6 +47,7 @@ IMAGES = ("augmentation", "combined")  # attacks that turn or shift records
 SUITED: dict[type[Handle], tuple[str, ...]] = {
     Labels: LABEL_ONLY,
     Weights: (*MEMBERSHIP, "carlini-wagner", "adversarial-confidence"),
+    Informed: ("reconstructor",),
     Gradients: ("bag-of-labels", "linear-layer", "recursive", "spear", "deep-leakage", "inverting-gradients"),
 }
 
@@ -101,6 +103,9 @@ def audit(
     truth = {"truth": target.member, "labels": target.records.y, "classes": np.array(target.records.classes)}
     if target.update is not None:
         truth["shared_records"] = target.records.x
+    if target.release is not None:
+        truth["missing_records"] = target.records.x
+        truth["nearest_held"] = _nearest_held(target, target.release)
     store.respond(run.id, truth)
     refused: list[Finding] = []
     for defence in (UNDEFENDED, *plan.defences):
@@ -154,17 +159,25 @@ def _contradicted(run: Run, scores: Scores, member: Bools, level: float) -> list
 
 
 def _recovered(store: Store, run: Run, responses: Arrays) -> list[Finding]:
-    """What guesses of the batch behind an update are worth."""
-    if "shared_records" not in responses:
-        return []
-    x, y = np.asarray(responses["shared_records"]), np.asarray(responses["labels"])
-    guessed = [told for told in store.told(run.id) if isinstance(told.evidence, Recovered)]
-    return [
-        replace(f, attack=told.attack, defence=told.defence)
-        for told in guessed
-        if isinstance(told.evidence, Recovered)
-        for f in recovery.judge(told.evidence, x, y)
-    ]
+    """What guesses are worth: of the batch behind an update, or of the one record that each released model knew."""
+    y = np.asarray(responses["labels"])
+    found: list[Finding] = []
+    for told in store.told(run.id):
+        if not isinstance(told.evidence, Recovered):
+            continue
+        if "shared_records" in responses:
+            worth = recovery.judge(told.evidence, np.asarray(responses["shared_records"]), y)
+        else:
+            x, nearest = np.asarray(responses["missing_records"]), np.asarray(responses["nearest_held"])
+            worth = recovery.of_missing(told.evidence, x, y, nearest)
+        found += [replace(f, attack=told.attack, defence=told.defence) for f in worth]
+    return found
+
+
+def _nearest_held(target: Target, release: Release) -> Array:
+    """For each missing record the nearest that the adversary holds: what one could say without any attack."""
+    held = release.fixed.x if target.others is None else np.concatenate([release.fixed.x, target.others.x])
+    return recovery.nearest(target.records.x, held)
 
 
 def guarded(target: Target, name: str, plan: Plan) -> Recipe:
@@ -183,6 +196,11 @@ def defended(target: Target, name: str, plan: Plan, store: Store) -> Target:
     told = f"{target.name}, with {name}"
     if target.update is not None:
         return _shared_again(target, recipe, told, Seed(plan.seed).child("defended", name))
+    if target.release is not None:
+        lab = Lab(Seed(plan.seed).child("defended", name), Local(store), target.device)
+        again = released(recipe, target.release.fixed, target.records, lab)
+        first = rebuilt(recipe, {weight: w[0] for weight, w in again.weights.items()}, target.device)
+        return replace(target, model=first, recipe=recipe, release=again, name=told)
     if fingerprint(replace(recipe, after=())) == fingerprint(replace(target.recipe, after=())):
         return replace(target, recipe=recipe, name=told)  # only the answers change
     seed = Seed(plan.seed).child("defended", name)

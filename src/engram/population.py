@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from engram.data.fingerprints import fingerprint
 from engram.measure.thresholds import best
 from engram.seed import Seed
 from engram.signals import STANDARD, Signal, View, as_is, released
+from engram.train.feed import Rows
 from engram.train.loop import fit_many, rebuilt
 from engram.train.plan import Plan, answered_at_once, planned
 from engram.train.recipe import Recipe
@@ -42,7 +43,7 @@ class Asked:
 class Population:
     """The models as matrices. `signals` are keyed by the signal's name."""
 
-    member: Bools  # [model, record]
+    member: Bools  # [model, record] of the records that were asked about
     signals: Mapping[str, Floats]  # each [model, view, record], or [model, view, record, class] of a whole answer
     weights: Arrays = field(default_factory=dict)  # each [model, ...]; empty unless asked for
 
@@ -57,6 +58,68 @@ class Population:
         """All models but one: what is left to learn from when that one stands in for the target."""
         kept = np.arange(len(self)) != model
         return Population(self.member[kept], {name: phi[kept] for name, phi in self.signals.items()})
+
+
+class Design(Protocol):
+    """What each model is given."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def sizes(self) -> Ints: ...  # [model] how many records each is given
+
+    @property
+    def shared(self) -> bool: ...  # whether models hold most of their records in common
+
+    def member(self, records: int) -> Bools: ...  # [model, record] of the first so many records
+
+    def rows(self, models: Ints) -> Rows: ...  # of these models, which are given equally many
+
+
+@dataclass(frozen=True, eq=False)
+class Members:
+    """Any records to any model."""
+
+    given: Bools  # [model, record]
+    shared: ClassVar[bool] = False
+
+    def __len__(self) -> int:
+        return len(self.given)
+
+    @property
+    def sizes(self) -> Ints:
+        sizes: Ints = self.given.sum(1)
+        return sizes
+
+    def member(self, records: int) -> Bools:
+        return self.given[:, :records]
+
+    def rows(self, models: Ints) -> Rows:
+        return Rows(np.stack([np.flatnonzero(self.given[m]) for m in models]))
+
+
+@dataclass(frozen=True, eq=False)
+class OneMore:
+    """The same records to every model, and one more of its own."""
+
+    common: Ints  # [record]
+    own: Ints  # [model]
+    shared: ClassVar[bool] = True
+
+    def __len__(self) -> int:
+        return len(self.own)
+
+    @property
+    def sizes(self) -> Ints:
+        return np.full(len(self.own), len(self.common) + 1)
+
+    def member(self, records: int) -> Bools:
+        asked = np.arange(records)
+        member: Bools = (asked == self.own[:, None]) | np.isin(asked, self.common)
+        return member
+
+    def rows(self, models: Ints) -> Rows:
+        return Rows(self.own[models][:, None], self.common)
 
 
 def paired(models: int, records: int, seed: Seed) -> Bools:
@@ -79,7 +142,7 @@ def paired(models: int, records: int, seed: Seed) -> Bools:
 def population(
     recipe: Recipe,
     data: Dataset,
-    member: Bools,  # [model, record] which records each model is given
+    given: Bools | Design,  # [model, record] which records each model is given
     *,
     seed: Seed,
     chunks: Chunks,
@@ -89,40 +152,42 @@ def population(
     keep: bool = False,
     track: Track = quiet,
 ) -> Population:
-    """A model of `recipe` for each line of `member`, and its signals on the first `records` records (all, unless told).
+    """A model of `recipe` for each line of `given`, and its signals on the first `records` records (all, unless told).
 
     A recipe that cannot be stacked is trained model by model, and the plan says why. With `keep` the models are stored,
     so that whoever asks them something else, or changes their answers only, trains none anew.
     """
     asked = asked or Asked()
-    n = check.same_length(records=data, member=member[0]) if records is None else records
-    sizes = member.sum(1)
+    design = Members(given) if isinstance(given, np.ndarray) else given
+    if isinstance(design, Members):
+        check.same_length(records=data, member=design.given[0])
+    n = len(data) if records is None else records
     name = f"population/{fingerprint(recipe, data.x, data.y, seed, asked, n)}"
     trained = f"weights/{fingerprint(replace(recipe, after=()), data.x, data.y, seed)}" if keep else name
-    plan = _agreed(chunks, trained, planned(recipe, data, int(sizes.max()), device))
-    blocks = list(_blocks(sizes, plan.block))
-    label, weights = f"training {len(member)} shadow models", dict[int, Arrays]()
+    plan = _agreed(chunks, trained, planned(recipe, data, int(design.sizes.max()), device, shared=design.shared))
+    blocks = list(_blocks(design.sizes, plan.block))
+    label, weights = f"training {len(design)} shadow models", dict[int, Arrays]()
 
     def train(block: Ints) -> Iterator[Models]:
-        return _trained(recipe, data, member, block, seed, plan)
+        return _trained(recipe, data, design, block, seed, plan)
 
     def asked_of(block: Ints) -> Arrays:
         made = _again(recipe, weights[int(block[0])], plan) if keep else train(block)
         return _joined_models([_answers(models, recipe, data, asked, n, plan) for models in made])
 
     if keep:
-        kept = _each(chunks, trained, member, blocks, lambda block: _weights(train(block)), plan, track, label)
+        kept = _each(chunks, trained, design, blocks, lambda block: _weights(train(block)), plan, track, label)
         weights = {int(block[0]): arrays for block, arrays in zip(blocks, kept, strict=True)}
-    done = _each(chunks, name, member, blocks, asked_of, plan, track, "asking them" if keep else label)
-    return _joined(member[:, :n], asked, np.concatenate(blocks), done)
+    done = _each(chunks, name, design, blocks, asked_of, plan, track, "asking them" if keep else label)
+    return _joined(design.member(n), asked, np.concatenate(blocks), done)
 
 
 def _each(
-    chunks: Chunks, name: str, member: Bools, blocks: Sequence[Ints], work: Callable[[Ints], Arrays], plan: Plan,
+    chunks: Chunks, name: str, given: Design, blocks: Sequence[Ints], work: Callable[[Ints], Arrays], plan: Plan,
     track: Track, label: str,
 ) -> list[Arrays]:  # fmt: skip
     """One stored piece a block, by the plan."""
-    told = {_piece(name, member[block], block): block for block in blocks}
+    told = {_piece(name, given.rows(block), block): block for block in blocks}
 
     def planned_work(piece: Piece) -> Arrays:
         with plan.in_force():
@@ -159,19 +224,18 @@ def _blocks(sizes: Ints, block: int) -> Iterator[Ints]:
             yield alike[start : start + block]
 
 
-def _piece(name: str, member: Bools, block: Ints) -> str:
-    return f"{name}/{block[0]}-{block[-1]}/{fingerprint(member, block)}"
+def _piece(name: str, rows: Rows, block: Ints) -> str:
+    return f"{name}/{block[0]}-{block[-1]}/{fingerprint(rows.own, rows.common, block)}"
 
 
-def _trained(recipe: Recipe, data: Dataset, member: Bools, block: Ints, seed: Seed, plan: Plan) -> Iterator[Models]:
+def _trained(recipe: Recipe, data: Dataset, given: Design, block: Ints, seed: Seed, plan: Plan) -> Iterator[Models]:
     """These models, as one stack or one after another."""
     seeds = [seed.child("model", int(m)) for m in block]
-    rows = np.stack([np.flatnonzero(member[m]) for m in block])
     if plan.stacked:
-        yield fit_many(recipe, data, rows, seeds, device=plan.device)
+        yield fit_many(recipe, data, given.rows(block), seeds, device=plan.device)
         return
     for i in range(len(block)):
-        yield fit_many(recipe, data, rows[i : i + 1], [seeds[i]], stacked=False, device=plan.device)
+        yield fit_many(recipe, data, given.rows(block[i : i + 1]), [seeds[i]], stacked=False, device=plan.device)
 
 
 def _weights(made: Iterable[Models]) -> Arrays:

@@ -12,14 +12,16 @@ import torch
 from torch import nn
 
 from engram import check
-from engram.access import IMPLIES, Candidates, Gradients, Handle, Knowledge, Lab, Probabilities
+from engram.access import IMPLIES, Candidates, Gradients, Handle, Informed, Knowledge, Lab, Probabilities, Release
+from engram.access.informed import released
 from engram.data import Dataset, digits, duplicates, fingerprint, split
 from engram.models import MLP
 from engram.population import Answering, asking
 from engram.seed import Seed
 from engram.train import CrossEntropy, FullBatch, Recipe, Update, fit, shared
+from engram.train.loop import rebuilt
 from engram.train.stack import Device
-from engram.types import Bools
+from engram.types import Bools, Track, quiet
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +31,8 @@ class Target:
     `access` is the strongest that the adversary is granted; weaker kinds follow from it. With a `recipe`, the adversary
     is taken to know it, trains shadow models from it, and defences can be tried; without, only attacks that need neither.
     With `access=Gradients`, `update` is what a participant shared and `records` are the batch behind it, all of them members.
+    With `access=Informed`, `release` holds models that were let out, and `records` the one that each of them was trained on
+    besides its fixed ones; `model` is the first of them.
     """
 
     model: nn.Module
@@ -42,6 +46,7 @@ class Target:
     claim: tuple[float, float] | None = None  # the epsilon and delta that its training promises
     notes: tuple[str, ...] = field(default_factory=tuple)  # what a reader of the report should know
     update: Update | None = None  # what a participant shared, for an adversary who sees gradients
+    release: Release | None = None  # models trained on fixed records and one more, for the informed adversary
 
     def __post_init__(self) -> None:
         if self.access not in IMPLIES:
@@ -49,6 +54,7 @@ class Target:
             raise TypeError(f"access must be one of the handles {known}, got {self.access!r}")
         object.__setattr__(self, "member", _membership(self.member, len(self.records), self.access))
         _update_fits(self.update, self.model, self.access)
+        _release_fits(self.release, self.records, self.recipe, self.access)
         twice = duplicates(self.records.x, self.member)
         if len(twice.across):
             raise ValueError(
@@ -72,6 +78,9 @@ class Target:
             raise NotGranted(f"it asks for {asks.__name__}, and the adversary is granted {self.access.__name__} only")
         if self.update is not None:
             return self._seen(self.update, lab)
+        if self.release is not None:
+            told = f"the released weights and all {len(self.release.fixed)} training records but one"
+            return Informed(self.release, knowledge=Knowledge(self.recipe, self.others, told), lab=lab)
         assert issubclass(asks, Candidates)
         knowledge = Knowledge(self.recipe, self.others)
         return asks(self.records, self.answer, knowledge=knowledge, lab=lab, budget=self.budget)
@@ -87,7 +96,8 @@ class Target:
         """Equal for equal weights, records, truth, recipe and update."""
         weights = {name: w.detach().cpu() for name, w in self.model.state_dict().items()}
         told = (weights, self.records.x, self.records.y, self.member, self.recipe, self.access, self.budget)
-        return fingerprint(*told) if self.update is None else fingerprint(*told, self.update)
+        beside = [part for part in (self.update, self.release) if part is not None]
+        return fingerprint(*told, *beside)
 
 
 class NotGranted(ValueError):
@@ -99,9 +109,11 @@ def _membership(member: Bools, records: int, access: type[Handle]) -> Bools:
     if member.dtype != bool or member.ndim != 1:
         raise TypeError(f"member must be one bool a record, got {member.dtype} of shape {member.shape}")
     check.same_length(records=range(records), member=member)
-    if access is Gradients:
+    if access in (Gradients, Informed):
         if not member.all():
-            raise ValueError("the records of an update are the batch behind it, but some are said to be no members")
+            raise ValueError(
+                "the records of an update or a release were trained on, but some are said to be no members"
+            )
         return member
     if member.all() or not member.any():
         raise ValueError("an audit needs members and non-members, but all records are of one kind; add the other")
@@ -114,6 +126,27 @@ def _update_fits(update: Update | None, model: nn.Module, access: type[Handle]) 
         raise ValueError(f"{wanted}; give both update=... and access=Gradients, or neither")
     if update is not None:
         update.fits(model)
+
+
+def _release_fits(release: Release | None, records: Dataset, recipe: Recipe | None, access: type[Handle]) -> None:
+    if (release is None) == (access is Informed):
+        wanted = (
+            "access Informed needs the release" if release is None else "a release is only attacked with its records"
+        )
+        raise ValueError(f"{wanted}; give both release=... and access=Informed, or neither")
+    if release is None:
+        return
+    check.same_length(records=records, release=release)
+    if recipe is None:
+        raise ValueError("the informed adversary knows how the models were trained; give the target its recipe")
+    release.fits(recipe)
+    known = {row.tobytes() for row in release.fixed.x}
+    held = [k for k, row in enumerate(records.x.astype(release.fixed.x.dtype)) if row.tobytes() in known]
+    if held:
+        raise ValueError(
+            f"{len(held)} of the records to be reconstructed are among the fixed ones that the adversary holds (first: "
+            f"record {held[0]}); remove them from one of the two"
+        )
 
 
 def _answers_fit(model: nn.Module, records: Dataset, device: Device) -> None:
@@ -175,6 +208,16 @@ def sharing(
     update = shared(recipe, model, records, seed=seed, rate=rate, steps=steps)
     member = np.ones(len(records), bool)
     return Target(model, records, member, recipe, name, access=Gradients, update=update)
+
+
+def releasing(
+    recipe: Recipe, fixed: Dataset, records: Dataset, others: Dataset, *, name: str, lab: Lab, track: Track = quiet
+) -> Target:
+    """A target made here: for each of these records a model trained on it and the fixed ones, and let out."""
+    release = released(recipe, fixed, records, lab, track)
+    model = rebuilt(recipe, {weight: w[0] for weight, w in release.weights.items()}, lab.device)
+    member = np.ones(len(records), bool)
+    return Target(model, records, member, recipe, name, access=Informed, others=others, release=release)
 
 
 def embedded(seed: Seed | None = None) -> Target:

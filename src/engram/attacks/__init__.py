@@ -39,6 +39,7 @@ ATTACKS = {
     "modified-entropy": "engram.attacks.thresholds:ModifiedEntropy",
     "noise": "engram.attacks.noise:Noise",
     "outliers": "engram.attacks.outliers:Outliers",
+    "reconstructor": "engram.attacks.reconstructor:Reconstructor",
     "recursive": "engram.attacks.recursive:Recursive",
     "rmia": "engram.attacks.rmia:RMIA",
     "samia": "engram.attacks.learned:SAMIA",

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.ndimage import convolve1d
 from scipy.optimize import linear_sum_assignment
+from scipy.stats import binom
 from scipy.stats import t as student
 
 from engram.measure.judgement import EXACT
@@ -56,6 +57,53 @@ def of_records(said: Recovered, records: Array, labels: Ints, close: float, leve
     if certificate is None or not np.isfinite(certificate):
         told = replace(told, value=None, low=None, high=None, reason="the attack has no certificate for this")
     return [*found, told]
+
+
+def of_missing(said: Recovered, records: Array, labels: Ints, nearest: Array, level: float = 0.95) -> list[Finding]:
+    """Guess k is of record k, the one that released model k was trained on besides known ones.
+
+    `nearest` has for each the nearest record that the adversary held: the oracle that a reconstruction must beat.
+    """
+    guesses, span = np.asarray(said.guesses), span_of(records)
+    apart, oracle = error(guesses, records), error(nearest, records)
+    found = [
+        _share(apart / span**2 < CLOSE, f"recovered@{CLOSE:g}", level),
+        _share(apart < oracle, "beats_nearest", level),
+        _share(own_is_nearest(guesses, records), "identified", level),
+        _mean(apart, "mse", level),
+        _median(apart, "median_mse", level),
+        _mean(oracle, "nearest_mse", level),
+        _mean(psnr(apart, span), "psnr", level),
+    ]
+    if records.ndim >= 3:
+        found.append(_mean(np.array([ssim(g, r, span) for g, r in zip(guesses, records, strict=True)]), "ssim", level))
+    if said.labels is not None:
+        found.append(_share(np.equal(np.asarray(said.labels), labels), "labels_right", level))
+    return [_named(said, f) for f in (*found, _median(np.asarray(said.certificates), "certificate", level))]
+
+
+def nearest(records: Array, held: Array) -> Array:
+    """For each record the one of `held` with the least squared error."""
+    flat = np.asarray(held, float).reshape(len(held), -1)
+    rows = [int(((flat - r.reshape(-1)) ** 2).mean(1).argmin()) for r in np.asarray(records, float)]
+    return np.asarray(held)[rows]
+
+
+def own_is_nearest(guesses: Array, records: Array) -> npt.NDArray[np.bool_]:
+    """[guess] whether each is nearer to its own record than to any other"""
+    flat = np.asarray(records, float).reshape(len(records), -1)
+    cost = np.stack([((flat - g.reshape(-1)) ** 2).mean(1) for g in np.asarray(guesses, float)])
+    return np.asarray(cost.argmin(1) == np.arange(len(guesses)))
+
+
+def _median(values: Floats, metric: str, level: float) -> Finding:
+    """The median, with the interval that order statistics give."""
+    n, ordered = len(values), np.sort(values)
+    below = int(binom.ppf((1 - level) / 2, n, 0.5))
+    low, high = ordered[max(0, below - 1)], ordered[min(n - 1, n - below)]
+    return Finding(
+        metric, float(np.median(values)), float(low), float(high), n=n, level=level, method="order statistics"
+    )
 
 
 def of_text(guesses: Array, tokens: Array, level: float = 0.95) -> list[Finding]:

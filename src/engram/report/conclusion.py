@@ -15,14 +15,18 @@ HEADLINES = {
     "unknown": "Nothing can be said: no attack was measured.",
     "records": "This update gives away records of the batch behind it.",
     "no records": "No attack recovered a record from this update.",
+    "weights": "These weights give away the record that they were trained on.",
+    "no weights": "No attack recovered a record from these weights.",
 }
 STEPS = {"nothing": "nothing found", "trace": "a trace", "gives away": "gives away who was in it"}
 
 
 def conclusion(told: Dossier) -> Safe:
     """The verdict in words, where it stands between nothing and much, and the rule it came from."""
+    if "missing_records" in told.responses:
+        return _of_records(told, "beats_nearest", " weights", "told more than the nearest record held about")
     if any(f.metric.startswith("recovered@") for f in told.findings):
-        return _of_records(told)
+        return _of_records(told, "recovered@", " records", "recovered")
     rule = Rule()
     found = verdict(told.of_arm(UNDEFENDED), rule)
     steps = [tag("li", STEPS[level], class_="here" if level == found.level else None) for level in LEVELS]
@@ -44,19 +48,25 @@ def _contradictions(told: Dossier) -> list[Finding]:
     return sorted(loud, key=lambda f: -(f.value or 0))
 
 
-def _of_records(told: Dossier) -> Safe:
-    """For an update: the attack that recovered most. What is recovered is recovered, so no interval decides this."""
-    shares = [f for f in told.of_arm(UNDEFENDED) if f.metric.startswith("recovered@") and f.value is not None]
+def _of_records(told: Dossier, metric: str, what: str, did: str) -> Safe:
+    """The attack that recovered most. What is recovered from an update is recovered, so no interval decides that.
+
+    Of weights, a guess may lie nearer than any record held by chance: the interval must lie above one half.
+    """
+    shares = [f for f in told.of_arm(UNDEFENDED) if f.metric.startswith(metric) and f.value is not None]
     best = max(shares, key=lambda f: f.value or 0, default=None)
-    headline = "unknown" if best is None else "records" if best.value else "no records"
+    found = best is not None and (best.value or 0) > 0 and (metric == "recovered@" or (best.low or 0) > 0.5)
+    headline = "unknown" if best is None else what.strip() if found else f"no{what}"
     said = (
         "Every attack of the plan was refused; the reasons are below."
         if best is None
-        else f"The best attack, {words.of(best)}, recovered {words.percent(best.value or 0)} of "
+        else f"The best attack, {words.of(best)}, {did} {words.percent(best.value or 0)} of "
         f"{words.count(best.n, 'record')}."
     )
     no_proof = (
-        "That no attack of this plan recovered a record is not proof that none could." if headline != "records" else ""
+        "That no attack of this plan recovered a record is not proof that none could."
+        if headline.startswith("no ")
+        else ""
     )
     return tag(
         "section",

@@ -8,7 +8,10 @@ from engram.report import words
 from engram.report.dossier import UNDEFENDED, Dossier
 from engram.report.page import Child, Safe, bullets, section, table, tag, terms
 
-WANTS = {"Gradients": "The records behind the update, and their labels."}
+WANTS = {
+    "Gradients": "The records behind the update, and their labels.",
+    "Informed": "The one training record of each model that it does not hold.",
+}
 
 
 def questions(told: Dossier) -> Safe:

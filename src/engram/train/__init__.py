@@ -2,7 +2,7 @@
 
 from engram.train.loop import fit, fit_many
 from engram.train.losses import CrossEntropy
-from engram.train.optimisers import SGD, Adam, Cosine, Drops
+from engram.train.optimisers import SGD, Adam, Cosine, Drops, RMSProp
 from engram.train.private import Private
 from engram.train.recipe import Fresh, Given, Patience, Recipe
 from engram.train.sampling import Batches, FullBatch, Poisson
@@ -24,6 +24,7 @@ __all__ = [
     "Plain",
     "Poisson",
     "Private",
+    "RMSProp",
     "Recipe",
     "Stack",
     "Update",

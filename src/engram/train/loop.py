@@ -11,9 +11,11 @@ from torch import Tensor, nn
 
 from engram.data.dataset import Dataset
 from engram.seed import Seed
+from engram.train.feed import Feed, Rows
 from engram.train.recipe import Given, Patience, Recipe
+from engram.train.sampling import FullBatch
 from engram.train.stack import Device, Models, Single, Stack
-from engram.train.steps import Batch, Training
+from engram.train.steps import Batch, Plain, Training
 from engram.types import Arrays, Ints, Track, quiet
 
 
@@ -41,7 +43,7 @@ def fit(
 def fit_many(
     recipe: Recipe,
     data: Dataset,
-    rows: Ints,  # [model, record] which records each model is given
+    rows: Ints | Rows,  # [model, record] which records each model is given
     seeds: Sequence[Seed],  # [model]
     *,
     stacked: bool = True,
@@ -50,19 +52,20 @@ def fit_many(
     release: bool = False,
 ) -> Models:
     """One model for each line of `rows`, in evaluation mode; `stacked=False` takes exactly one."""
-    if not rows.shape[1]:
+    rows = rows if isinstance(rows, Rows) else Rows(rows)
+    if not rows.records:
         raise ValueError("a model needs at least one training record, got none")
     modules = (started(recipe, seed) for seed in seeds)
     models = Stack(modules, len(seeds), device) if stacked else Single(next(modules), device)
     with seeded(seeds[0].child("noise"), device):
         x, y = torch.as_tensor(data.x, device=device), torch.as_tensor(data.y, device=device)
-        _play(recipe, models, _Feed(x, y, rows), seeds, track, release)
+        _play(recipe, models, Feed(x, y, rows if parts(recipe, models) else rows.whole()), seeds, track, release)
     models.train(False)
     return models
 
 
 def _play(
-    recipe: Recipe, models: Models, feed: _Feed, seeds: Sequence[Seed], track: Track, release: bool = False
+    recipe: Recipe, models: Models, feed: Feed, seeds: Sequence[Seed], track: Track, release: bool = False
 ) -> None:
     streams = [seed.child("batches").numpy() for seed in seeds]
     optimiser = recipe.optimiser(models.flat.values)
@@ -80,14 +83,21 @@ def _play(
                 x, shared = x.expand(models.count, *x.shape), False
             for change in recipe.before:
                 x = change(x)
-            take(Batch(x, y.expand(models.count, -1), shared, epoch, present))
+            take(Batch(x, y.expand(models.count, -1), shared, epoch, present, feed.own))
         if watch and watch.enough(models, recipe):
             break
     if watch:
         watch.restore(models)
 
 
-def _watched(recipe: Recipe, models: Models, feed: _Feed, seeds: Sequence[Seed]) -> tuple[_Feed, _Watch | None]:
+def parts(recipe: Recipe, models: Models) -> bool:
+    """Whether records that all models share may be answered apart from each model's own."""
+    mixing = any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in models.template.modules())
+    plain = isinstance(recipe.step, Plain) and isinstance(recipe.sampler, FullBatch)
+    return plain and not (mixing or recipe.before or recipe.stop)
+
+
+def _watched(recipe: Recipe, models: Models, feed: Feed, seeds: Sequence[Seed]) -> tuple[Feed, _Watch | None]:
     """What is left to train on, and who decides when it is enough."""
     if recipe.stop is None:
         return feed, None
@@ -95,52 +105,10 @@ def _watched(recipe: Recipe, models: Models, feed: _Feed, seeds: Sequence[Seed])
     return feed, _Watch(recipe.stop, held, models)
 
 
-class _Feed:
-    """The records of each model, on the device."""
-
-    def __init__(self, x: Tensor, y: Tensor, rows: Ints) -> None:
-        self.x, self.y, self.rows = x, y, rows  # rows: [model, record]
-        self.records = rows.shape[1]
-        self._all: tuple[Tensor, Tensor, bool] | None = None
-
-    def __call__(self, positions: Ints | None) -> tuple[Tensor, Tensor, bool, Tensor | None]:
-        """Records, labels, whether all models share them, and which places hold one (None: all).
-
-        No positions: all records, gathered once and kept.
-        """
-        if positions is None:
-            return *self.all(), None
-        present = positions >= 0
-        rows = np.take_along_axis(self.rows, np.where(present, positions, 0), 1)
-        told = None if present.all() else torch.as_tensor(present, device=self.x.device)
-        return *self._gather(rows, len(self.rows) == 1), told
-
-    def all(self) -> tuple[Tensor, Tensor, bool]:
-        if self._all is None:
-            self._all = self._gather(self.rows, bool((self.rows == self.rows[:1]).all()))
-        return self._all
-
-    def _gather(self, rows: Ints, shared: bool) -> tuple[Tensor, Tensor, bool]:
-        index = torch.tensor(rows[0] if shared else rows, device=self.x.device)
-        return self.x[index], self.y[index], shared
-
-    def cut(self, share: float, streams: Sequence[np.random.Generator]) -> tuple[_Feed, _Feed]:
-        """Without a random `share` of each model's records, and those alone."""
-        if not share:
-            return self, _Feed(self.x, self.y, self.rows[:, :0])
-        kept = self.records - max(1, round(share * self.records))
-        if not kept:
-            raise ValueError(
-                f"{self.records} training records are too few to hold some out; train without `stop` and opponent"
-            )
-        rows = np.stack([stream.permutation(own) for stream, own in zip(streams, self.rows, strict=True)])
-        return _Feed(self.x, self.y, rows[:, :kept]), _Feed(self.x, self.y, rows[:, kept:])
-
-
 class _Watch:
     """Keeps the best weights of each model by its loss on held-out records. A stopped model's later steps are dropped."""
 
-    def __init__(self, rule: Patience, held: _Feed, models: Models) -> None:
+    def __init__(self, rule: Patience, held: Feed, models: Models) -> None:
         self.patience, self.held = rule.epochs, held
         self.best = torch.full((models.count,), torch.inf)
         self.bad = torch.zeros(models.count, dtype=torch.int64)

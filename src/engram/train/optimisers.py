@@ -58,3 +58,16 @@ class SGD:
         return torch.optim.SGD(
             [parameter], self.rate, self.momentum, weight_decay=self.weight_decay, nesterov=self.nesterov, fused=True
         )
+
+
+@dataclass(frozen=True)
+class RMSProp:
+    """Tieleman, Hinton 2012: steps in units of the recent size of each number's gradient."""
+
+    rate: float = 1e-3
+    decay: float = 0.9
+    weight_decay: float = 0.0
+    schedule: Schedule | None = None
+
+    def __call__(self, parameter: Tensor) -> torch.optim.Optimizer:
+        return torch.optim.RMSprop([parameter], self.rate, self.decay, weight_decay=self.weight_decay, foreach=True)

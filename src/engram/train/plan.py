@@ -54,8 +54,8 @@ class Plan:
             torch.set_num_threads(before)
 
 
-def planned(recipe: Recipe, data: Dataset, records: int, device: Device = "cpu") -> Plan:
-    """The plan for models of `recipe`, each trained on `records` records of `data`."""
+def planned(recipe: Recipe, data: Dataset, records: int, device: Device = "cpu", *, shared: bool = False) -> Plan:
+    """The plan for models of `recipe`, each trained on `records` records of `data`; `shared` if on nearly the same."""
     device = torch.device(device)
     batch = recipe.sampler.expected(records)
     module = started(recipe, Seed(0))
@@ -63,7 +63,8 @@ def planned(recipe: Recipe, data: Dataset, records: int, device: Device = "cpu")
     reason = unstackable(module)
     if device.type == "cpu" and pixels > LARGE and not reason:
         reason = f"its convolutions over {pixels} pixels fill the cores with one model"
-    one = 4 * weights + 2 * batch * activations  # values, gradients, two moments; activations and their gradients
+    held = activations - (data.x[0].nbytes if shared else 0)  # for each record and model
+    one = 4 * weights + 2 * batch * held  # values, gradients, two moments; activations and their gradients
     room = _room(device)
     block = max(1, room // max(1, one))
     if block < 2 and not reason:

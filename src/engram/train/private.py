@@ -20,7 +20,7 @@ from torch.func import functional_call, grad, vmap
 
 from engram import check
 from engram.accounting import Composed, Gaussian, PoissonSampled, epsilon
-from engram.train.stack import Models, Single, Stack
+from engram.train.stack import Models, Stack
 from engram.train.steps import Batch, Loss, Take, Training
 
 AT_ONCE = 2**26  # numbers of per-record gradients held at a time
@@ -86,13 +86,19 @@ def ghost_sums(models: Stack, loss: Loss, batch: Batch, clip_norm: float) -> lis
     if known != len(models.flat.leaves) or any(layer.y.ndim != 3 for layer in taken):
         return None
     there = losses if batch.present is None else losses * batch.present
-    backward = torch.autograd.grad(there.sum(), [layer.y for layer in taken], retain_graph=True)
+    backward = torch.autograd.grad(there.sum(), [layer.y for layer in taken])
     squares = sum(
         (layer.x.double().square().sum(-1) + layer.biased) * g.double().square().sum(-1)
         for layer, g in zip(taken, backward, strict=True)
     )
-    share = factor(torch.as_tensor(squares), clip_norm).to(losses.dtype)
-    return list(torch.autograd.grad((there * share).sum(), list(models.flat.leaves.values())))
+    share = factor(torch.as_tensor(squares), clip_norm).to(losses.dtype)[..., None]
+    sums: dict[str, Tensor] = {}
+    for layer, g in zip(
+        taken, backward, strict=True
+    ):  # of the very gradients that were measured, so none exceeds its bound
+        sums[f"{layer.name}weight"] = (g * share).mT @ layer.x
+        sums[f"{layer.name}bias"] = (g * share).sum(1)
+    return [sums[name] for name in models.flat.leaves]
 
 
 def instantiated_sums(models: Models, loss: Loss, batch: Batch, clip_norm: float) -> list[Tensor]:
@@ -151,7 +157,7 @@ def refuse_mixing(models: Models) -> None:
 def _parts(models: Models) -> tuple[dict[str, Tensor], dict[str, Tensor], nn.Module]:
     """Trained weights and the rest, each [model, ...], and the module to call with them."""
     names = models.flat.leaves.keys()
-    template = models.module if isinstance(models, Single) else models.template
+    template = models.template
     weights = models.weights()
     return {n: weights[n] for n in names}, {n: w for n, w in weights.items() if n not in names}, template
 

@@ -12,14 +12,14 @@ from torch import Tensor, nn
 
 from engram import check
 from engram.train.losses import CrossEntropy
-from engram.train.optimisers import SGD, Adam
+from engram.train.optimisers import SGD, Adam, RMSProp
 from engram.train.sampling import Batches, FullBatch, Poisson
 from engram.train.steps import Plain, Step
 
 Build = Callable[[], nn.Module]
 Loss = Callable[[Tensor, Tensor], Tensor]
 Share = Callable[[list[Tensor]], list[Tensor]]
-Optimiser = Adam | SGD
+Optimiser = Adam | RMSProp | SGD
 Sampler = Batches | FullBatch | Poisson
 
 

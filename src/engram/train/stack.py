@@ -50,7 +50,7 @@ class Single:
     count = 1
 
     def __init__(self, module: nn.Module, device: Device = "cpu") -> None:
-        self.module = module.to(device)
+        self.module = self.template = module.to(device)
         trained = {n: p for n, p in module.named_parameters() if p.requires_grad}
         self.flat = Flat({n: p.shape for n, p in trained.items()}, device)
         for name, p in trained.items():

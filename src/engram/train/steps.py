@@ -27,6 +27,9 @@ class Batch:
     shared: bool
     epoch: int
     present: Tensor | None = None  # [model, record] which places hold a record; None: all
+    own: Tensor | None = (
+        None  # [model, record, ...] each model's own, after the x that all share; their labels are in y
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +46,8 @@ class Training:
 
     def outputs(self, batch: Batch) -> Tensor:
         """[model, record, class]"""
-        return self.models(batch.x, shared=batch.shared)
+        outputs = self.models(batch.x, shared=batch.shared)
+        return outputs if batch.own is None else torch.cat([outputs, self.models(batch.own)], 1)
 
     def descend(self, objective: Tensor) -> None:
         """One step of every model down its own objective, [model]."""
