@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from engram import attacks, defences
+from engram import attacks, defences, reproduce
+from engram.reproduce.cells import Cell
 from engram.report import charts
 from engram.report.page import Safe, tag
 
@@ -32,12 +33,12 @@ def main(words: Sequence[str]) -> int:
             stale.append(page.relative_to(ROOT))
             if "--check" not in words:
                 page.write_text(after)
-    for name, drawn in FIGURES.items():
-        figure, after = ROOT / "docs" / name, drawn()
-        if after and (not figure.exists() or figure.read_text() != after):
-            stale.append(figure.relative_to(ROOT))
+    for place, text in drawn():
+        if not place.exists() or place.read_text() != text:
+            stale.append(place.relative_to(ROOT))
             if "--check" not in words:
-                figure.write_text(after)
+                place.parent.mkdir(exist_ok=True)
+                place.write_text(text)
     told = ", ".join(map(str, stale)) or "none"
     print(f"{'out of date' if '--check' in words else 'rewritten'}: {told}")
     return int(bool(stale) and "--check" in words)
@@ -86,6 +87,22 @@ def _run(where: str, rows: Sequence[Mapping[str, Any]]) -> str:
     about = rows[0]["environment"]
     told = f"{where}, torch {about['torch']}, {str(rows[0]['at'])[:10]}:"
     return told + "\n\n" + markdown(heads, [[number(row.get(head)) for head in heads] for row in rows])
+
+
+def drawn() -> Iterable[tuple[Path, str]]:
+    """The figures of stored reproductions and benchmarks, and where each stands."""
+    yield from ((ROOT / "docs" / "figures" / name, text) for name, draw in FIGURES.items() if (text := draw()))
+    for stored_one in sorted((MEASURED / "reproduced").glob("*.json")):
+        told = json.loads(stored_one.read_text())
+        draw = reproduce.drawing(told["paper"])
+        for name, text in draw([Cell(**cell) for cell in told["table"]]).items() if draw else ():
+            yield ROOT / "docs" / "figures" / f"{told['paper']}-{name}.svg", text
+
+
+def _figures(paper: str) -> str:
+    """Links to a paper's figures."""
+    places = [place for place, _ in drawn() if place.name.startswith(f"{paper}-")]
+    return "\n".join(f"![{place.stem.replace('-', ' ')}](figures/{place.name})" for place in places)
 
 
 def _reproduced(rest: str) -> str:
@@ -165,6 +182,7 @@ TABLES: Mapping[str, Callable[[str], str]] = {
     "defences": _defences,
     "rows": _rows,
     "reproduced": _reproduced,
+    "figures": _figures,
 }
 
 

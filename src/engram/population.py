@@ -158,28 +158,28 @@ def population(
     so that whoever asks them something else, or changes their answers only, trains none anew.
     """
     asked = asked or Asked()
-    design = Members(given) if isinstance(given, np.ndarray) else given
-    if isinstance(design, Members):
-        check.same_length(records=data, member=design.given[0])
+    if isinstance(given, np.ndarray):
+        check.same_length(records=data, member=given[0])
+        given = Members(given)
     n = len(data) if records is None else records
     name = f"population/{fingerprint(recipe, data.x, data.y, seed, asked, n)}"
     trained = f"weights/{fingerprint(replace(recipe, after=()), data.x, data.y, seed)}" if keep else name
-    plan = _agreed(chunks, trained, planned(recipe, data, int(design.sizes.max()), device, shared=design.shared))
-    blocks = list(_blocks(design.sizes, plan.block))
-    label, weights = f"training {len(design)} shadow models", dict[int, Arrays]()
+    plan = _agreed(chunks, trained, planned(recipe, data, int(given.sizes.max()), device, shared=given.shared))
+    blocks = list(_blocks(given.sizes, plan.block))
+    label, weights = f"training {len(given)} shadow models", dict[int, Arrays]()
 
     def train(block: Ints) -> Iterator[Models]:
-        return _trained(recipe, data, design, block, seed, plan)
+        return _trained(recipe, data, given, block, seed, plan)
 
     def asked_of(block: Ints) -> Arrays:
         made = _again(recipe, weights[int(block[0])], plan) if keep else train(block)
         return _joined_models([_answers(models, recipe, data, asked, n, plan) for models in made])
 
     if keep:
-        kept = _each(chunks, trained, design, blocks, lambda block: _weights(train(block)), plan, track, label)
+        kept = _each(chunks, trained, given, blocks, lambda block: _weights(train(block)), plan, track, label)
         weights = {int(block[0]): arrays for block, arrays in zip(blocks, kept, strict=True)}
-    done = _each(chunks, name, design, blocks, asked_of, plan, track, "asking them" if keep else label)
-    return _joined(design.member(n), asked, np.concatenate(blocks), done)
+    done = _each(chunks, name, given, blocks, asked_of, plan, track, "asking them" if keep else label)
+    return _joined(given.member(n), asked, np.concatenate(blocks), done)
 
 
 def _each(
@@ -273,7 +273,7 @@ def _signals(
         rows = slice(start, min(n, start + plan.answered))
         x = view(torch.as_tensor(data.x[rows], device=plan.device))
         y = torch.as_tensor(data.y[rows], device=plan.device)
-        p = released(models(x, shared=True), recipe.after)  # [model, record, class]
+        p = sound(released(models(x, shared=True), recipe.after), "a shadow model")  # [model, record, class]
         parts.append([signal(p, y).cpu() for signal in asked.signals])
     told = [torch.cat(part, 1).numpy() for part in zip(*parts, strict=True)]
     return {signal.__name__: phi for signal, phi in zip(asked.signals, told, strict=True)}
@@ -283,6 +283,16 @@ def _joined(member: Bools, asked: Asked, order: Ints, done: Sequence[Arrays]) ->
     whole = {name: np.concatenate([a[name] for a in done])[np.argsort(order)] for name in done[0]}
     weights = {name.removeprefix("weights/"): w for name, w in whole.items() if name.startswith("weights/")}
     return Population(member, {s.__name__: whole[s.__name__] for s in asked.signals}, weights)
+
+
+def sound(p: Tensor, whose: str) -> Tensor:
+    """Probabilities; what is no number has no rank, so it is an error and not a score."""
+    if not bool(torch.isfinite(p).all()):
+        wrong = p[~torch.isfinite(p)][0]
+        raise ValueError(
+            f"{whose} answers {wrong:g} where a probability was expected; look at its weights and its rate"
+        )
+    return p
 
 
 @dataclass(frozen=True, eq=False)
@@ -298,7 +308,7 @@ class Answering:
             if x.shape[1:] not in self._at_once:
                 self._at_once[x.shape[1:]] = answered_at_once(self.model, x)
             parts = torch.split(x, self._at_once[x.shape[1:]])
-            return torch.cat([released(self.model(part), self.after) for part in parts])
+            return sound(torch.cat([released(self.model(part), self.after) for part in parts]), "the model")
 
 
 @contextlib.contextmanager
