@@ -47,8 +47,8 @@ LABEL_ONLY = ("gap", "augmentation", "noise", "boundary", "yoqo")
 IMAGES = ("augmentation", "combined")  # attacks that turn or shift records
 SUITED: dict[type[Handle], tuple[str, ...]] = {
     Labels: LABEL_ONLY,
-    Weights: (*MEMBERSHIP, "carlini-wagner"),
-    Informed: ("reconstructor",),
+    Weights: (*MEMBERSHIP, "carlini-wagner", "adversarial-confidence"),
+    Informed: ("reconstructor", "inversion"),
     Gradients: ("bag-of-labels", "linear-layer", "recursive", "spear", "deep-leakage", "inverting-gradients"),
 }
 

@@ -167,6 +167,11 @@ def test_an_unknown_paper_names_the_known(wrong):
     assert "no paper is called 'renyy'; did you mean renyi? Known: deep-leakage, " in wrong("reproduce", "renyy")
 
 
+def test_figures_of_a_paper_without_any_are_refused_before_any_work(wrong):
+    told = wrong("reproduce", "label-only", "--figures", "drawn")
+    assert "the reproduction of label-only has no figures; leave --figures out" in told
+
+
 # The store
 
 

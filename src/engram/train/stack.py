@@ -17,7 +17,7 @@ from torch.func import functional_call, vmap
 
 ELEMENTWISE = (
     nn.ReLU, nn.ELU, nn.GELU, nn.Tanh, nn.Sigmoid, nn.SELU, nn.SiLU, nn.Softplus, nn.LeakyReLU, nn.Identity,
-    nn.Hardtanh, nn.Softsign, nn.Mish, nn.CELU, nn.ReLU6, nn.Hardswish,
+    nn.Hardtanh, nn.Softsign, nn.Mish, nn.CELU, nn.ReLU6, nn.Hardswish, nn.Threshold,
 )  # fmt: skip
 
 NARROW = 64  # outputs of a layer; on a processor a wider one is faster as a product for each model
@@ -125,6 +125,13 @@ class Stack:
     def weights(self) -> dict[str, Tensor]:
         """Parameters and buffers by name, each [model, ...]; views, not copies."""
         return self._weights
+
+    def wearing(self, leaves: dict[str, Tensor]) -> Stack:
+        """The same models with other trainable weights, [model, ...] each, which may be part of a graph."""
+        other = copy.copy(self)
+        other.flat = copy.copy(self.flat)
+        other.flat.leaves = leaves
+        return other
 
     def _through(self, module: nn.Module, name: str, x: Tensor, shared: bool) -> tuple[Tensor, bool]:
         """The module applied to all models, and whether the result is still the same for all of them."""
