@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from engram import attacks, defences, reproduce
-from engram.reproduce.cells import Cell
 from engram.report import charts
 from engram.report.page import Safe, tag
+from engram.reproduce.cells import Cell
 
 ROOT = Path(__file__).parents[1]
 MEASURED = ROOT / "benchmarks" / "measured"
