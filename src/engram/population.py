@@ -242,7 +242,7 @@ def _signals(
         rows = slice(start, min(n, start + plan.answered))
         x = view(torch.as_tensor(data.x[rows], device=plan.device))
         y = torch.as_tensor(data.y[rows], device=plan.device)
-        p = released(models(x, shared=True), recipe.after)  # [model, record, class]
+        p = sound(released(models(x, shared=True), recipe.after), "a shadow model")  # [model, record, class]
         parts.append([signal(p, y).cpu() for signal in asked.signals])
     told = [torch.cat(part, 1).numpy() for part in zip(*parts, strict=True)]
     return {signal.__name__: phi for signal, phi in zip(asked.signals, told, strict=True)}
@@ -252,6 +252,16 @@ def _joined(member: Bools, asked: Asked, order: Ints, done: Sequence[Arrays]) ->
     whole = {name: np.concatenate([a[name] for a in done])[np.argsort(order)] for name in done[0]}
     weights = {name.removeprefix("weights/"): w for name, w in whole.items() if name.startswith("weights/")}
     return Population(member, {s.__name__: whole[s.__name__] for s in asked.signals}, weights)
+
+
+def sound(p: Tensor, whose: str) -> Tensor:
+    """Probabilities; what is no number has no rank, so it is an error and not a score."""
+    if not bool(torch.isfinite(p).all()):
+        wrong = p[~torch.isfinite(p)][0]
+        raise ValueError(
+            f"{whose} answers {wrong:g} where a probability was expected; look at its weights and its rate"
+        )
+    return p
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,7 +277,7 @@ class Answering:
             if x.shape[1:] not in self._at_once:
                 self._at_once[x.shape[1:]] = answered_at_once(self.model, x)
             parts = torch.split(x, self._at_once[x.shape[1:]])
-            return torch.cat([released(self.model(part), self.after) for part in parts])
+            return sound(torch.cat([released(self.model(part), self.after) for part in parts]), "the model")
 
 
 @contextlib.contextmanager

@@ -29,6 +29,7 @@ ATTACKS = {
     "deep-leakage": "engram.attacks.deep_leakage:DeepLeakage",
     "entropy": "engram.attacks.thresholds:Entropy",
     "gap": "engram.attacks.gap:Gap",
+    "inversion": "engram.attacks.inversion:Inversion",
     "inverting-gradients": "engram.attacks.inverting_gradients:InvertingGradients",
     "learned": "engram.attacks.learned:Learned",
     "linear-layer": "engram.attacks.linear_layer:LinearLayer",
@@ -41,6 +42,7 @@ ATTACKS = {
     "rmia": "engram.attacks.rmia:RMIA",
     "samia": "engram.attacks.learned:SAMIA",
     "spear": "engram.attacks.spear:Spear",
+    "stationarity": "engram.attacks.stationarity:Stationarity",
     "trees": "engram.attacks.learned:Trees",
     "yoqo": "engram.attacks.yoqo:YOQO",
 }

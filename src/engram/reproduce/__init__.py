@@ -10,6 +10,7 @@ from engram.reproduce.cells import Bench, Cell
 
 PAPERS = {
     "deep-leakage": "engram.reproduce.deep_leakage",
+    "informed-adversary": "engram.reproduce.informed_adversary",
     "label-only": "engram.reproduce.label_only",
     "renyi": "engram.reproduce.renyi",
 }
