@@ -191,3 +191,27 @@ def test_a_stand_in_is_judged_by_all_the_others():
     assert -2.0 <= threshold < -1.0
     assert len(many.without(1)) == 3
     np.testing.assert_array_equal(many.without(1).member, member[[0, 2, 3]])
+
+
+def test_kept_models_say_the_same_and_another_mask_trains_none_anew(monkeypatch):
+    monkeypatch.setattr(engram.train.plan, "CACHE", 2**17)  # several blocks
+    plain, chunks = grown(Memory()), Interrupted(1000)
+    kept = grown(chunks, keep=True)
+    np.testing.assert_array_equal(kept.of(loss), plain.of(loss))
+    trained = [name for name in chunks.ran if name.startswith("weights/")]
+    assert len(trained) > 1
+    masked = grown(chunks, keep=True, recipe=replace(RECIPE, after=(torch.round,)), asked=Asked((correct,)))
+    grown(chunks, keep=True, recipe=replace(RECIPE, epochs=21))
+    again = [name for name in chunks.ran if name.startswith("weights/")]
+    assert len(again) == 2 * len(trained)  # those of the other recipe, and none of the masked one
+    assert masked.of(correct).shape == (6, 1, 60)
+    assert set(grown(chunks, keep=True, recipe=replace(RECIPE, after=(torch.round,))).of(loss).ravel() > 100) == {
+        True,
+        False,
+    }
+
+
+def test_kept_models_that_cannot_be_stacked_say_the_same():
+    recipe = replace(RECIPE, build=Recurrent, epochs=3)
+    plain, kept = grown(Memory(), models=2, recipe=recipe), grown(Memory(), models=2, recipe=recipe, keep=True)
+    np.testing.assert_array_equal(kept.of(loss), plain.of(loss))

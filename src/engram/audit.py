@@ -47,7 +47,7 @@ LABEL_ONLY = ("gap", "augmentation", "noise", "boundary", "yoqo")
 IMAGES = ("augmentation", "combined")  # attacks that turn or shift records
 SUITED: dict[type[Handle], tuple[str, ...]] = {
     Labels: LABEL_ONLY,
-    Weights: (*MEMBERSHIP, "carlini-wagner"),
+    Weights: (*MEMBERSHIP, "carlini-wagner", "adversarial-confidence"),
     Informed: ("reconstructor", "inversion"),
     Gradients: ("bag-of-labels", "linear-layer", "recursive", "spear", "deep-leakage", "inverting-gradients"),
 }
@@ -103,7 +103,7 @@ def audit(
     run = store.begin(fingerprint("audit", engram.__version__, target.identity(), plan.told()), about)
     truth = {"truth": target.member, "labels": target.records.y, "classes": np.array(target.records.classes)}
     if target.update is not None:
-        truth["shared_records"] = target.records.x
+        truth |= {"shared_records": target.records.x, "self_test": np.array(target.self_test())}
     if target.release is not None:
         truth["missing_records"] = target.records.x
         truth["nearest_held"] = _nearest_held(target, target.release)
@@ -221,7 +221,10 @@ def _shared_again(target: Target, recipe: Recipe, name: str, seed: Seed) -> Targ
     """The same model and batch, and the update that a participant who follows this recipe shares of them."""
     assert target.update is not None
     rate, steps, dtype = target.update.rate, target.update.steps, target.update.tensors[0].dtype
-    update = shared(recipe, target.model, target.records, seed=seed, rate=rate, steps=steps, dtype=dtype)
+    normalised = bool(target.update.statistics)
+    update = shared(
+        recipe, target.model, target.records, seed=seed, rate=rate, steps=steps, dtype=dtype, normalised=normalised
+    )
     return replace(target, recipe=recipe, update=update, name=name)
 
 
@@ -248,7 +251,10 @@ def _attacked(
         "paper": cls.paper,
     }
     said = said if isinstance(said, Sequence) else [said]
-    store.tell(run.id, *(Told(name, defence, evidence, about) for evidence in said))
+    apart = [handle.by_tensor(one) if isinstance(handle, Gradients) else {} for one in said]
+    store.tell(
+        run.id, *(Told(name, defence, one, {**about, "residuals": r}) for one, r in zip(said, apart, strict=True))
+    )
     return []
 
 

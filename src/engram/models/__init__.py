@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from engram.models.bert import BERT
     from engram.models.columns import MLP, ColumnFC, TanhFC
     from engram.models.densenet import DenseNet121
     from engram.models.gpt import GPT
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from engram.models.weights import load_weights, strip_prefix
 
 _PLACES = {
+    "BERT": "bert",
     "ColumnFC": "columns",
     "DenseNet121": "densenet",
     "GPT": "gpt",
@@ -31,6 +33,7 @@ _PLACES = {
 }
 
 __all__ = [
+    "BERT",
     "GPT",
     "MLP",
     "VGG16BN",
