@@ -35,6 +35,7 @@ from engram.store import Run, Store, Told
 from engram.target import NotGranted, Target
 from engram.train import Recipe, fit_many, shared
 from engram.train.loop import rebuilt
+from engram.train.plan import planned
 from engram.types import Array, Arrays, Attack, Bools, Finding, Piece, Recovered, Scores, Track, quiet
 
 Knobs = Mapping[str, Mapping[str, Any]]  # name of an attack or a defence -> its knobs
@@ -46,8 +47,8 @@ LABEL_ONLY = ("gap", "augmentation", "noise", "boundary", "yoqo")
 IMAGES = ("augmentation", "combined")  # attacks that turn or shift records
 SUITED: dict[type[Handle], tuple[str, ...]] = {
     Labels: LABEL_ONLY,
-    Weights: (*MEMBERSHIP, "carlini-wagner"),
-    Informed: ("reconstructor",),
+    Weights: (*MEMBERSHIP, "carlini-wagner", "adversarial-confidence"),
+    Informed: ("reconstructor", "inversion"),
     Gradients: ("bag-of-labels", "linear-layer", "recursive", "spear", "deep-leakage", "inverting-gradients"),
 }
 
@@ -208,7 +209,8 @@ def defended(target: Target, name: str, plan: Plan, store: Store) -> Target:
 
     def train(_: Piece) -> Arrays:
         rows = np.flatnonzero(target.member)[None]
-        models = fit_many(recipe, target.records, rows, [seed], stacked=False, device=target.device)
+        stacked = planned(recipe, target.records, rows.shape[1], target.device).stacked
+        models = fit_many(recipe, target.records, rows, [seed], stacked=stacked, device=target.device)
         return {weight: value[0].cpu().numpy() for weight, value in models.weights().items()}
 
     (weights,) = Local(store).run([piece], train)

@@ -21,7 +21,7 @@ from engram.models import MLP
 from engram.population import Answering, asking
 from engram.seed import Seed
 from engram.train import CrossEntropy, FullBatch, Recipe, Update, fit, shared
-from engram.train.loop import rebuilt
+from engram.train.loop import rebuilt, started
 from engram.train.sharing import functional, left_by, trainable
 from engram.train.stack import Device
 from engram.types import Bools, Track, quiet
@@ -57,6 +57,8 @@ class Target:
         if self.access not in IMPLIES:
             known = ", ".join(kind.__name__ for kind in IMPLIES)
             raise TypeError(f"access must be one of the handles {known}, got {self.access!r}")
+        if not isinstance(self.recipe, Recipe | None):
+            raise TypeError(f"recipe must be an engram.Recipe or None, got {self.recipe!r:.80}")
         object.__setattr__(self, "member", _membership(self.member, len(self.records), self.access))
         _update_fits(self.update, self.model, self.access)
         _release_fits(self.release, self.records, self.recipe, self.access)
@@ -66,7 +68,9 @@ class Target:
                 f"{len(twice.across)} records occur both among members and among non-members (first: record "
                 f"{twice.across[0]}); such a record has no membership, so remove one of the two"
             )
-        _answers_fit(self.model, self.records, self.device)
+        _answers_fit("the model", self.model, self.records, self.device)
+        if self.recipe is not None:
+            _answers_fit("the network of the recipe", started(self.recipe, Seed(0)), self.records, "cpu")
         if self.update is not None and not (self.recipe and self.recipe.share):
             _averages_alike(self._left(), self.update)
 
@@ -182,20 +186,22 @@ def _release_fits(release: Release | None, records: Dataset, recipe: Recipe | No
         )
 
 
-def _answers_fit(model: nn.Module, records: Dataset, device: Device) -> None:
+def _answers_fit(whose: str, model: nn.Module, records: Dataset, device: Device) -> None:
     with asking(model):
         try:
             answers = model(torch.as_tensor(records.x[:2], device=device))
         except (RuntimeError, TypeError, ValueError, IndexError) as error:
             told = str(error).splitlines()[0]
-            raise ValueError(f"the model does not take records of shape {records.x.shape[1:]}: {told}") from error
+            raise ValueError(f"{whose} does not take records of shape {records.x.shape[1:]}: {told}") from error
     wanted = (len(records.x[:2]), len(records.classes))
     if tuple(getattr(answers, "shape", ())) != wanted:
         raise ValueError(
-            f"the model must answer one number a class, {wanted[1]} of them, got shape "
+            f"{whose} must answer one number a class, {wanted[1]} of them, got shape "
             f"{tuple(getattr(answers, 'shape', ())) or type(answers).__name__} for {wanted[0]} records; "
             "give the classes of the records, or a model that returns its logits"
         )
+    if not bool(torch.isfinite(answers).all()):
+        raise ValueError(f"{whose} answers {answers[~torch.isfinite(answers)][0]:g} for the first records")
 
 
 def _ran(path: Path) -> object:
@@ -203,7 +209,7 @@ def _ran(path: Path) -> object:
     try:
         found = runpy.run_path(str(path)).get("target")
         return found() if callable(found) else found
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         line = next(
             (f.lineno for f in reversed(traceback.extract_tb(error.__traceback__)) if f.filename == str(path)), 0
         )

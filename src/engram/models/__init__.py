@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from engram.models.columns import MLP, ColumnFC, TanhFC
     from engram.models.densenet import DenseNet121
     from engram.models.gpt import GPT
-    from engram.models.images import VGG16BN, LabelOnlyCNN, LeNet, SmallCNN
+    from engram.models.images import VGG16BN, LabelOnlyCNN, LeNet, ReleasedCNN, SmallCNN
     from engram.models.resnet import ResNet18, ResNet20
     from engram.models.weights import load_weights, strip_prefix
 
@@ -22,6 +22,7 @@ _PLACES = {
     "LabelOnlyCNN": "images",
     "LeNet": "images",
     "MLP": "columns",
+    "ReleasedCNN": "images",
     "ResNet18": "resnet",
     "ResNet20": "resnet",
     "SmallCNN": "images",
@@ -40,6 +41,7 @@ __all__ = [
     "DenseNet121",
     "LabelOnlyCNN",
     "LeNet",
+    "ReleasedCNN",
     "ResNet18",
     "ResNet20",
     "SmallCNN",
