@@ -289,7 +289,9 @@ def main() -> None:
             rows = QUESTIONS[args.question](args, Local(store))
     else:
         rows = QUESTIONS[args.question](args, Memory())
-    finish(rows, benchmark=f"gradient leakage {args.question}", args=args)
+    finish(
+        rows, benchmark=" ".join(filter(None, ("gradient leakage", args.question, args.attack, args.kind))), args=args
+    )
 
 
 if __name__ == "__main__":
