@@ -74,6 +74,8 @@ def test_the_report_shows_records_beside_guesses_and_redaction_hides_both(stored
     shown, hidden = render(store, run.id), render(store, run.id, redact=True)
     assert "What the update gave away" in shown
     assert shown.count("data:image/png") == 4
+    assert "Self-test: these records leave the shared update" in shown
+    assert "residual of each tensor, for each attack" in shown
     assert "This update gives away records" in shown
     assert "data:image/png" not in hidden
     assert "The records and the guesses are hidden." in hidden

@@ -17,11 +17,13 @@ from engram import check
 from engram.types import Attack
 
 ATTACKS = {
+    "adversarial-confidence": "engram.attacks.adversarial:AdversarialConfidence",
     "augmentation": "engram.attacks.augmentation:Augmentation",
     "bag-of-labels": "engram.attacks.bag_of_labels:BagOfLabels",
     "bavaria": "engram.attacks.bavaria:BaVarIA",
     "boundary": "engram.attacks.boundary:Boundary",
     "calibrated-loss": "engram.attacks.calibrated:CalibratedLoss",
+    "calibrated-taylor": "engram.attacks.calibrated:CalibratedTaylor",
     "carlini-wagner": "engram.attacks.carlini_wagner:CarliniWagner",
     "combined": "engram.attacks.boundary:Combined",
     "confidence": "engram.attacks.thresholds:Confidence",
@@ -31,6 +33,7 @@ ATTACKS = {
     "gap": "engram.attacks.gap:Gap",
     "inversion": "engram.attacks.inversion:Inversion",
     "inverting-gradients": "engram.attacks.inverting_gradients:InvertingGradients",
+    "largest-confidence": "engram.attacks.thresholds:LargestConfidence",
     "learned": "engram.attacks.learned:Learned",
     "linear-layer": "engram.attacks.linear_layer:LinearLayer",
     "lira": "engram.attacks.lira:LiRA",

@@ -66,7 +66,7 @@ def released(target: Informed) -> list[Optimum]:
     penalty = getattr(recipe.optimiser, "weight_decay", 0.0) * (len(fixed) + 1)  # of the sum over records, not the mean
     x = fixed.x.reshape(len(fixed), -1).astype(float)
     return [
-        Optimum(np.asarray(w, float), np.asarray(b, float), x, fixed.y, penalty, penalty)
+        Optimum(np.asarray(w, float), np.asarray(b, float), x, fixed.y.astype(float), penalty, penalty)
         for w, b in zip(weights[f"{where}.weight"], weights[f"{where}.bias"], strict=True)
     ]
 

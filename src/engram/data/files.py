@@ -6,6 +6,8 @@ import importlib
 from pathlib import Path
 from typing import Any
 
+PACKAGES = {"PIL": "pillow", "rouge_score": "rouge-score", "sklearn": "scikit-learn"}
+
 
 def present(path: str | Path) -> Path:
     """The path, if there is a file."""
@@ -15,10 +17,10 @@ def present(path: str | Path) -> Path:
     return path
 
 
-def installed(module: str, reads: str) -> Any:
+def installed(module: str, reads: str, extra: str = "data") -> Any:
     """An optional module, imported where it is used."""
     try:
         return importlib.import_module(module)
     except ImportError:
-        package = {"PIL": "pillow", "sklearn": "scikit-learn"}.get(root := module.partition(".")[0], root)
-        raise ImportError(f"{reads} need {package}; install it with: pip install 'engram[data]'") from None
+        package = PACKAGES.get(root := module.partition(".")[0], root)
+        raise ImportError(f"{reads} need {package}; install it with: pip install 'engram[{extra}]'") from None

@@ -121,7 +121,7 @@ svg .name { fill: var(--ink); }
 svg line, svg path, svg circle { vector-effect: non-scaling-stroke; }
 .forest { width: 10rem; max-width: 100%; }
 .swatch { width: 1.9rem; margin-top: 0.3rem; }
-.grid line, line.grid { stroke: var(--hair); }
+line.grid { stroke: var(--hair); }
 .base { stroke: var(--faint); }
 .band { fill: var(--ink); opacity: 0.045; }
 .guessing, .chance { stroke: var(--faint); stroke-dasharray: 1.5 3.5; stroke-linecap: round; fill: none; stroke-width: 1.4; }
