@@ -32,7 +32,11 @@ def power_of_losses(noise, rate, steps, prior):
     found = []
     for pessimistic in (False, True):
         once = pld.from_gaussian_mechanism(
-            noise, sampling_prob=rate, value_discretization_interval=1e-4, pessimistic_estimate=pessimistic
+            noise,
+            sampling_prob=rate,
+            value_discretization_interval=1e-4,
+            pessimistic_estimate=pessimistic,
+            use_connect_dots=pessimistic,
         )
         loss = once.self_compose(steps)._pmf_remove
         epsilons = np.linspace(-20, 20, 801)

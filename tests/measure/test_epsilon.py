@@ -76,11 +76,12 @@ def test_impossible_counts_are_refused():
 
 
 def test_scores_guess_in_from_above_and_out_from_below():
-    member = np.array([False, True, False, True, False, True])
-    values = np.array([0.1, 0.9, 0.2, 0.8, 0.6, 0.5])  # the two in the middle are the wrong way round
-    assert from_scores(values, member, guesses=4) == one_run(4, 4, 6)
-    assert from_scores(values, member) == one_run(4, 6, 6)
-    assert from_scores(-values, member, guesses=4) == 0
+    member = np.arange(40) >= 20
+    values = np.arange(40.0)
+    values[18:22] = values[[21, 20, 19, 18]]  # the four in the middle are the wrong way round
+    assert from_scores(values, member, guesses=36) == one_run(36, 36, 40) > 2
+    assert 0 < from_scores(values, member) == one_run(36, 40, 40)
+    assert from_scores(-values, member, guesses=36) == 0
 
 
 def test_scores_of_coins_prove_nothing():

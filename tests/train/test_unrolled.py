@@ -12,7 +12,7 @@ from engram.models import MLP, SmallCNN
 from engram.seed import Seed
 from engram.train import SGD, Adam, Batches, CrossEntropy, Drops, Fresh, FullBatch, Given, Patience, Recipe, fit
 from engram.train.loop import started
-from engram.train.unrolled import Unrolled
+from engram.train.unrolled import Unrolled, shares
 
 TABLE = Recipe(MLP(inputs=6, classes=3, width=5, activation="elu"), epochs=12, sampler=FullBatch())
 IMAGES = Recipe(SmallCNN(size=8, width=2), epochs=3, sampler=FullBatch())
@@ -111,6 +111,7 @@ def test_a_certain_share_is_its_label_and_shares_have_a_slope():
     (slope,) = torch.autograd.grad(run(x, soft), soft, out[None])
     step = torch.tensor([[h, -2 * h, h]]).double()
     apart = ((run(x, soft + step) - run(x, soft - step)) @ out).item() / 2
+    assert abs(apart) > 1e-12
     assert (slope * step).sum().item() == pytest.approx(apart, rel=1e-6)
 
 
@@ -150,3 +151,16 @@ def test_tokens_are_refused():
     tokens = dataset(np.arange(60).reshape(10, 6) % 5, np.arange(10) % 3)
     with pytest.raises(ValueError, match="int64"):
         Unrolled(known(replace(TABLE, optimiser=OPTIMISERS[0])), tokens)
+
+
+def test_smoothed_labels_are_shares_of_the_classes():
+    recipe, data = replace(TABLE, optimiser=OPTIMISERS[1]), records(20)
+    x, y = last(data)
+    w = torch.randn(1, len(unrolled(recipe, data).start), generator=torch.Generator().manual_seed(0)).double()
+    smoothed = unrolled(replace(recipe, loss=CrossEntropy(0.3)), data)
+    soft = 0.7 * nn.functional.one_hot(y, 3).double() + 0.1
+    models = smoothed.wearing(w)
+    torch.testing.assert_close(
+        shares(CrossEntropy(), models(x[:, None]), soft[:, None]),
+        shares(CrossEntropy(0.3), models(x[:, None]), y[:, None]),
+    )
