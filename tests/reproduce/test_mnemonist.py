@@ -10,7 +10,7 @@ from engram.chunks.local import Memory
 from engram.reproduce import drawing, paper
 from engram.reproduce import mnemonist as poster
 from engram.reproduce.cells import Bench
-from engram.reproduce.mnemonist import DROP, NOISE, SIZES, drops, rows_active
+from engram.reproduce.mnemonist import DROP, SIZES, TOLD, drops, rows_active
 from engram.seed import Seed
 
 
@@ -29,7 +29,7 @@ def test_the_published_drop_is_the_mean_of_the_four_runs():
 
 def test_every_row_is_there_with_and_without_noise(table):
     rows = {cell.row for cell in table}
-    for where in ("exact weights", f"noise {NOISE:g}"):
+    for where in ("exact weights", f"noise {TOLD:g}"):
         assert {
             f"{what}, {where}" for what in ("plain", "not cut off", "by explained", "by gates", "at random")
         } <= rows
