@@ -284,14 +284,14 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="a store of what is done")
     parser.add_argument("--rows", type=Path, help="append the rows to this file of JSON lines")
     args = parser.parse_args()
-    if args.rows and args.rows.suffix == ".db":
-        args.keep, args.rows = args.rows, None  # TEMP
     if args.keep:
         with Store(args.keep) as store:
             rows = QUESTIONS[args.question](args, Local(store))
     else:
         rows = QUESTIONS[args.question](args, Memory())
-    finish(rows, benchmark=f"gradient leakage {args.question}", args=args)
+    finish(
+        rows, benchmark=" ".join(filter(None, ("gradient leakage", args.question, args.attack, args.kind))), args=args
+    )
 
 
 if __name__ == "__main__":

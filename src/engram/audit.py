@@ -251,7 +251,7 @@ def _attacked(
         "paper": cls.paper,
     }
     said = said if isinstance(said, Sequence) else [said]
-    apart = [handle.by_tensor(one) if isinstance(handle, Gradients) else {} for one in said]
+    apart = [handle.by_tensor(one) if isinstance(handle, Gradients) else [] for one in said]
     store.tell(
         run.id, *(Told(name, defence, one, {**about, "residuals": r}) for one, r in zip(said, apart, strict=True))
     )

@@ -53,7 +53,7 @@ def test_an_update_and_its_access_come_together(target):
         dataclasses.replace(target, update=None)
     with pytest.raises(ValueError, match="give both"):
         dataclasses.replace(leaky(), update=target.update)
-    with pytest.raises(ValueError, match="are the batch behind it"):
+    with pytest.raises(ValueError, match="some are said to be no members"):
         dataclasses.replace(target, member=np.arange(4) > 1)
 
 

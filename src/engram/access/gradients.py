@@ -60,12 +60,12 @@ class Gradients(Handle):
         """
         return [float(relative([a], [b])) for a, b in zip(*self._made(x, y), strict=True)]
 
-    def by_tensor(self, said: Evidence) -> dict[str, float]:
+    def by_tensor(self, said: Evidence) -> list[tuple[str, float]]:
         """The residual of guessed records that come with their labels, tensor by tensor; of anything else, nothing."""
         if not isinstance(said, Recovered) or said.kind != "record" or said.labels is None:
-            return {}
+            return []
         left = self.residual(torch.as_tensor(said.guesses), torch.as_tensor(said.labels))
-        return dict(zip(trainable(self.model), left, strict=True))
+        return list(zip(trainable(self.model), left, strict=True))
 
     def unexplained(self, x: Tensor, y: Tensor) -> float:
         """The residual over all tensors together."""

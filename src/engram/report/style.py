@@ -100,6 +100,7 @@ td b { font-weight: 600; }
   list-style: none; padding: 0; margin: 0; max-width: none;
   display: grid; grid-template-columns: repeat(auto-fill, minmax(12.5rem, 1fr)); gap: 1.2rem; }
 .cards li { margin: 0; background: var(--card); border-radius: 8px; padding: 1rem; font-size: 0.82rem; }
+.cards img + img { margin-top: 0.5rem; }
 .cards img, .hidden { display: block; width: 6rem; height: 6rem; border-radius: 4px; object-fit: contain; }
 .cards img { image-rendering: pixelated; background: #000; }
 .hidden { display: grid; place-items: center; border: 1px dashed var(--faint); color: var(--faint); }
