@@ -36,7 +36,7 @@ ROUNDS = 13  # of ART; about 2,400 queries a record
 
 
 def main() -> None:
-    args = asked(__doc__ or "", data=Path(), peers=Path(), records=100, peer_records=5, rounds=ROUNDS, epochs=12)
+    args = asked(__doc__ or "", data=Path(), peers=Path(), records=40, peer_records=10, rounds=ROUNDS, epochs=12)
     warnings.simplefilter("ignore")
     sys.path.append(str(args.peers.resolve()))
     finish(list(arms(args)), benchmark="boundary", args=args)

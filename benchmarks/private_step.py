@@ -6,23 +6,23 @@ Correctness first: norms against float64, the clipped sum against autograd, the 
     python benchmarks/private_step.py --device cpu --size small --shapes 4x128,16x128
     ... --peers DIR   a folder of unpacked wheels (opacus 1.6.0, opt_einsum): pip download opacus==1.6.0 opt-einsum
                       --no-deps -d wheels && for w in wheels/*.whl; do unzip -qd DIR $w; done
-    ... --profile     the kernels on which one private step spends its time, and the routes that were chosen
+    ... --profile 1   the kernels on which one private step spends its time, and the routes that were chosen
+
+Memory is that of all tensors at the worst moment of a step: weights, moments, gradients and what is kept for them.
 """
 
 from __future__ import annotations
 
-import argparse
-import contextlib
 import gc
-import json
 import statistics
 import sys
 import time
 from functools import partial
-from pathlib import Path
+from itertools import accumulate
 
 import torch
 import torch.nn.functional as F
+from rows import asked, finish
 from torch import nn
 
 import engram
@@ -285,26 +285,44 @@ def timed(work, device, repeats=10):
     return statistics.median(spent)
 
 
-def peak(name, args, batch, length, device, precision):
-    """GiB of one step of this arm alone, its weights and moments included; None on a processor."""
-    if device.type != "cuda":
-        return None
+def peak(*asked_for):
+    """GiB of one step of an arm alone, its weights and moments included."""
+    device = asked_for[4]
     cleared(device)
-    before = torch.cuda.memory_allocated(device)
-    arm = Arm(name, args, batch, length, device, precision)
+    before = torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
+    arm = Arm(*asked_for)
     for _ in range(3):
         arm.step()
+    if device.type != "cuda":
+        return (held(arm) + grown(arm)) / 2**30
     torch.cuda.reset_peak_memory_stats(device)
     arm.step()
     return (torch.cuda.max_memory_allocated(device) - before) / 2**30
 
 
+def held(arm):
+    """Bytes of weights and moments on a processor."""
+    moments = [v for state in arm.optimiser.state.values() for v in state.values() if isinstance(v, torch.Tensor)]
+    return sum(t.numel() * t.element_size() for t in [*arm.model.parameters(), *moments])
+
+
+def grown(arm):
+    """The most bytes that tensors take within one step on a processor, as its allocator says."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        arm.step()
+    told = [e for e in seen.profiler.kineto_results.events() if e.name() == "[memory]"]
+    return max(accumulate(e.nbytes() for e in sorted(told, key=lambda e: e.start_ns())))
+
+
 def measured(names, args, batch, length, device, precision):
     """{arm: (milliseconds of each repeat, GiB)}; an arm that fails is named with its reason and left out."""
-    room, arms = {}, {}
+    room, arms = dict.fromkeys(names), {}
     for name in names:
         try:
-            room[name] = peak(name, args, batch, length, device, precision)
+            if args.memory:
+                room[name] = peak(name, args, batch, length, device, precision)
             arms[name] = Arm(name, args, batch, length, device, precision)
             for _ in range(args.warm_up):
                 arms[name].step()
@@ -349,76 +367,10 @@ def profiled(arms, device):
         print(f"route {key}: {routes.chosen[key]}  ({told} ms)", flush=True)
 
 
-def row(args, cell, name, spent, room, versions):
-    quarter = statistics.quantiles(spent, n=4) if len(spent) > 1 else [spent[0]] * 3
-    return {
-        **cell, "arm": name, "model": args.model, "size": args.size, "tied": args.tied,
-        "ms": statistics.median(spent), "low": quarter[0], "high": quarter[2], "gib": room, "n": len(spent), **versions,
-    }  # fmt: skip
-
-
-def table(rows):
-    """Ours beside the ordinary step and beside each peer."""
-    lines = [
-        f"{'shape':>9} {'numbers':>8} {'tied':>5}  {'arm':14} {'ms':>9} {'GiB':>7} {'x plain':>8} {'GiB x':>6} {'peer/it':>9}"
-    ]
-    cells = {}
-    for r in rows:
-        cells.setdefault((r["shape"], r["precision"], r["tied"]), {})[r["arm"]] = r
-    for (shape, precision, tied), arms in cells.items():
-        plain, ghost = arms["plain"], arms.get("opacus ghost")
-        for name, r in arms.items():
-            gib = f"{r['gib']:7.2f}" if r["gib"] is not None else "      -"
-            more = f"{r['gib'] / plain['gib']:6.2f}" if r["gib"] is not None else "     -"
-            peer = f"{ghost['ms'] / r['ms']:9.2f}" if ghost else "        -"
-            lines.append(
-                f"{shape:>9} {precision:>8} {tied!s:>5}  {name:14} {r['ms']:9.2f} {gib} "
-                f"{r['ms'] / plain['ms']:8.2f} {more} {peer}"
-            )
-    return "\n".join(lines)
-
-
-def versions(device):
-    told = {
-        "torch": torch.__version__,
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
-    }
-    told["threads"] = torch.get_num_threads()
-    with contextlib.suppress(ImportError):
-        import opacus
-
-        told["opacus"] = opacus.__version__
-    return told
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--shapes", default="16x256,16x1024,64x100")
-    parser.add_argument(
-        "--precisions", default=None, help="float32, tf32, bf16; default: tf32,bf16 on a GPU, else float32"
-    )
-    parser.add_argument("--model", choices=("own", "transformers"), default="own")
-    parser.add_argument("--size", choices=tuple(SIZES), default="gpt2")
-    parser.add_argument("--tied", action="store_true")
-    parser.add_argument(
-        "--arms", default=None, help="a comma list of: plain, book-keeping, ghost, opacus hooks, opacus ghost"
-    )
-    parser.add_argument("--repeats", type=int, default=30)
-    parser.add_argument("--warm-up", type=int, default=5)
-    parser.add_argument("--budget", type=float, default=450, help="seconds after which no cell is begun")
-    parser.add_argument("--peers", type=Path)
-    parser.add_argument("--rows", type=Path)
-    parser.add_argument("--profile", action="store_true")
-    args = parser.parse_args()
+def rows_of(args, names, device):
+    """A row for each arm of each cell."""
     start = time.monotonic()
-    if args.peers:
-        sys.path[:0] = [str(args.peers), *map(str, sorted(p for p in args.peers.iterdir() if p.is_dir()))]
-    device = torch.device(args.device, 0) if args.device == "cuda" else torch.device(args.device)
-    names = args.arms.split(",") if args.arms else ["plain", *OURS, *(PEERS if has_opacus() else ())]
-    told, rows = versions(device), []
-    precisions = (args.precisions or ("tf32,bf16" if device.type == "cuda" else "float32")).split(",")
-    for precision in precisions:
+    for precision in (args.precisions or ("tf32,bf16" if device.type == "cuda" else "float32")).split(","):
         precise(precision)
         if device.type == "cuda" and precision != "bf16":
             kernels_checked(device)
@@ -430,15 +382,37 @@ def main():
             norm, whole = checked(args, batch, length, device, precision)
             cleared(device)
             print(f"{shape} {precision}: norms off by {norm:.1e}, sum off by {whole:.1e}", flush=True)
-            cell = {"shape": shape, "precision": precision, "norm_error": norm, "sum_error": whole}
-            for name, (spent, room) in measured(names, args, batch, length, device, precision).items():
-                rows.append(row(args, cell, name, spent, room, told))
-                if args.rows:
-                    with args.rows.open("a") as file:
-                        file.write(json.dumps(rows[-1]) + "\n")
+            found = measured(names, args, batch, length, device, precision)
+            cell = {"size": args.size, "tied": bool(args.tied), "batch": shape, "numbers": precision}
+            yield from (row(cell, name, found, norm) for name in found)
             cleared(device)
-            print(table(rows[-len(names) :]), flush=True)
-    print("\n" + table(rows))
+
+
+def row(cell, name, found, norm):
+    """This arm beside the ordinary step and beside Opacus' ghost clipping of the same run."""
+    spent, room = found[name]
+    median = statistics.median(spent)
+    quarter = statistics.quantiles(spent, n=4) if len(spent) > 1 else [median] * 3
+    plain, peer = found.get("plain"), found.get("opacus ghost")
+    return {
+        **cell, "arm": name, "ms": median, "quartiles": f"{quarter[0]:.4g}-{quarter[2]:.4g}",
+        "of the ordinary": median / statistics.median(plain[0]) if plain else None,
+        "Opacus ghost over it": statistics.median(peer[0]) / median if peer else None,
+        "GiB": room, "of the ordinary's": room / plain[1] if plain and room and plain[1] else None,
+        "norm error": norm if name == "book-keeping" else None, "n": len(spent),
+    }  # fmt: skip
+
+
+def main():
+    args = asked(
+        __doc__, shapes="16x256,16x1024,64x100", precisions="", model="own", size="gpt2", tied=0, arms="", repeats=30,
+        warm_up=5, budget=450.0, peers=None, memory=1, profile=0,
+    )  # fmt: skip
+    if args.peers:
+        sys.path[:0] = [str(args.peers), *map(str, sorted(p for p in args.peers.iterdir() if p.is_dir()))]
+    device = torch.device(args.device, 0) if args.device == "cuda" else torch.device(args.device)
+    names = args.arms.split(",") if args.arms else ["plain", *OURS, *(PEERS if has_opacus() else ())]
+    finish(rows_of(args, names, device), benchmark=f"private step {args.size}", args=args)
 
 
 def has_opacus():

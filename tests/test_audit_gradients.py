@@ -74,6 +74,8 @@ def test_the_report_shows_records_beside_guesses_and_redaction_hides_both(stored
     shown, hidden = render(store, run.id), render(store, run.id, redact=True)
     assert "What the update gave away" in shown
     assert shown.count("data:image/png") == 4
+    assert "Self-test: these records leave the shared update" in shown
+    assert "residual of each tensor, for each attack" in shown
     assert "This update gives away records" in shown
     assert "data:image/png" not in hidden
     assert "The records and the guesses are hidden." in hidden
@@ -103,3 +105,12 @@ def test_a_knob_of_an_attack_that_does_not_suit_is_an_error(tmp_path):
     )
     with Store(tmp_path / "engram.db") as store, pytest.raises(ValueError, match="no attack or defence of this audit"):
         audit(target, Plan(knobs={"lira": {"shadows": 8}}), store=store)
+
+
+def test_residuals_are_kept_in_the_order_of_the_model(stored):
+    store, run = stored
+    (one,) = [t for t in store.told(run.id) if t.attack == "deep-leakage" and not t.defence]
+    assert [name for name, _ in one.about["residuals"]] == ["1.weight", "1.bias", "3.weight", "3.bias"]
+    assert max(left for _, left in one.about["residuals"]) < 1e-3
+    (noisy,) = [t for t in store.told(run.id) if t.attack == "deep-leakage" and t.defence]
+    assert min(left for _, left in noisy.about["residuals"]) > 1e-2

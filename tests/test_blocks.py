@@ -159,6 +159,7 @@ def test_sweeping_takes_half_written_parts_only(tmp_path):
         (sqlite3.OperationalError("attempt to write a readonly database"), StoreError, "cannot be written"),
         (sqlite3.DatabaseError("file is not a database"), Foreign, "not an engram store"),
         (sqlite3.DatabaseError("database disk image is malformed"), Foreign, "malformed"),
+        (sqlite3.OperationalError("no such table: runs"), Foreign, "not an engram store"),
         (sqlite3.IntegrityError("UNIQUE constraint failed"), sqlite3.IntegrityError, "UNIQUE"),
         (KeyError("x"), KeyError, "x"),
     ],

@@ -6,7 +6,7 @@ import torch
 from gradients import batch, seen
 from oracles.leakage import distance
 
-from engram.matching import Matcher, counted_labels, kinks, met, squared, turned
+from engram.matching import Matcher, counted_labels, kinks, met, numbers_told, squared, turned
 from engram.models import MLP, SmallCNN
 from engram.seed import Seed
 from engram.train import Recipe
@@ -77,3 +77,21 @@ def test_labels_of_pure_noise_are_no_better_than_chance():
 def test_kinks_are_seen():
     assert kinks(started(Recipe(MLP()), Seed(0)))
     assert not kinks(started(RECIPE, Seed(0)))
+
+
+def test_an_update_tells_as_many_numbers_as_its_slope_has_rank():
+    """The rank of d update / d (records and mixed labels) cannot exceed it, and with many records reaches it nearly."""
+    model = started(RECIPE, Seed(0))
+    for records in (1, 2, 3):
+        handle = seen(RECIPE, batch(records))
+        model, weights, _ = handle.exact()
+        x = torch.randn(records, 12, dtype=torch.float64)
+        made = Matcher(model, handle.loss, weights)
+        y = torch.as_tensor(batch(records).y)
+        slope = torch.autograd.functional.jacobian(
+            lambda at, y=y, made=made: torch.cat([t.flatten() for t in made(at[None], y[None])]), x
+        )
+        rank = int(torch.linalg.matrix_rank(slope.flatten(1)))
+        assert rank == 12 * records <= numbers_told(model, (12,), records)
+    assert numbers_told(model, (12,), 100) == sum(p.numel() for p in model.parameters())
+    assert numbers_told(model, (12,), 1) == (12 + 16 - 1) + 16 + (16 + 5 - 1) + 5

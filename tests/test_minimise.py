@@ -5,7 +5,7 @@ from collections import deque
 import pytest
 import torch
 
-from engram.minimise import _direction, _pair, lbfgs, signed_adam
+from engram.minimise import _direction, _pair, lbfgs, least_squares, signed_adam
 
 
 def rosenbrock(z):
@@ -67,3 +67,60 @@ def test_its_direction_is_that_of_the_matrix_it_stands_for():
         left = torch.eye(5, dtype=torch.float64) - torch.outer(a, b) / (a @ b)
         inverse = left @ inverse @ left.T + torch.outer(a, a) / (a @ b)
     torch.testing.assert_close(_direction(g, pairs)[0], -inverse @ g[0])
+
+
+def curved(z, rows):
+    """Residuals of problems that differ by how they bend; zero at z = (1, 2)."""
+    bend = 0.3 * (1 + rows.to(z))[:, None]
+    a = z - torch.tensor([1.0, 2.0]).to(z)
+    return torch.cat([a, bend * a * a.flip(1), bend * torch.sin(a)], 1)
+
+
+def its_slopes(z, rows):
+    return torch.stack(
+        [torch.func.jacrev(lambda one, r=r: curved(one[None], r[None])[0])(v) for v, r in zip(z, rows, strict=True)]
+    )
+
+
+@pytest.mark.parametrize("renew", [1, 100])
+def test_least_squares_ends_at_the_zero_of_each_problem(renew):
+    z = torch.tensor([[4.0, -3.0], [0.0, 0.0], [2.0, 1.0]]).double()
+    found = least_squares(curved, its_slopes, z, steps=range(60), renew=renew, enough=1e-26)
+    torch.testing.assert_close(found.z, torch.tensor([[1.0, 2.0]]).double().expand(3, 2), rtol=0, atol=1e-10)
+    assert found.steps < 60
+
+
+def test_secants_repair_slopes_that_are_wrong():
+    """Slopes half wrong: with secants the digits come, without them a fixed share of the error is left at each step."""
+
+    def rough(z, rows):
+        return its_slopes(z, rows) * torch.tensor([0.5, 1.6]).to(z)
+
+    z = torch.tensor([[1.5, 1.0]]).double()
+    steps = range(14)
+    with_secants = least_squares(curved, rough, z, steps=steps, renew=100).costs
+    without = least_squares(curved, rough, z, steps=steps, renew=1).costs
+    assert with_secants < 1e-18
+    assert without > 1e-12
+
+
+def test_a_least_squares_problem_does_not_see_the_others():
+    z = torch.tensor([[4.0, -3.0], [0.0, 0.5]]).double()
+    both = least_squares(curved, its_slopes, z, steps=range(5))
+    own = least_squares(
+        lambda v, rows: curved(v, rows + 1), lambda v, rows: its_slopes(v, rows + 1), z[1:], steps=range(5)
+    )
+    torch.testing.assert_close(both.z[1], own.z[0], rtol=1e-12, atol=1e-12)
+
+
+def test_a_problem_that_is_not_finite_somewhere_turns_back():
+    def walled(z, rows):  # noqa: ARG001
+        return torch.where(z > 3, torch.nan, z - 2)
+
+    found = least_squares(
+        walled,
+        lambda _, rows: 0.2 * torch.eye(1).double().expand(len(rows), 1, 1),
+        torch.zeros(1, 1).double(),
+        steps=range(30),
+    )
+    assert found.z.item() == pytest.approx(2, abs=1e-6)

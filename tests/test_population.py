@@ -86,12 +86,11 @@ def test_blocks_do_not_change_which_model_is_which(monkeypatch):
 
 
 def test_models_of_unequal_size_keep_their_places():
-    member = np.zeros((4, 60), bool)
-    for m, size in enumerate((10, 30, 10, 30)):
-        member[m, :size] = True
+    member = np.zeros((3, 60), bool)
+    member[0, :30] = member[1, 30:40] = member[2, 40:] = True  # trained in the order 1, 2, 0
     many = population(RECIPE, noise(60), member, seed=Seed(0), chunks=Memory(), asked=Asked((confidence,)))
-    inside = [many.of(confidence)[m, 0, member[m]].mean() for m in range(4)]
-    outside = [many.of(confidence)[m, 0, ~member[m]].mean() for m in range(4)]
+    inside = [many.of(confidence)[m, 0, member[m]].mean() for m in range(3)]
+    outside = [many.of(confidence)[m, 0, ~member[m]].mean() for m in range(3)]
     assert all(i > o + 0.2 for i, o in zip(inside, outside, strict=True))
 
 
@@ -192,3 +191,27 @@ def test_a_stand_in_is_judged_by_all_the_others():
     assert -2.0 <= threshold < -1.0
     assert len(many.without(1)) == 3
     np.testing.assert_array_equal(many.without(1).member, member[[0, 2, 3]])
+
+
+def test_kept_models_say_the_same_and_another_mask_trains_none_anew(monkeypatch):
+    monkeypatch.setattr(engram.train.plan, "CACHE", 2**17)  # several blocks
+    plain, chunks = grown(Memory()), Interrupted(1000)
+    kept = grown(chunks, keep=True)
+    np.testing.assert_array_equal(kept.of(loss), plain.of(loss))
+    trained = [name for name in chunks.ran if name.startswith("weights/")]
+    assert len(trained) > 1
+    masked = grown(chunks, keep=True, recipe=replace(RECIPE, after=(torch.round,)), asked=Asked((correct,)))
+    grown(chunks, keep=True, recipe=replace(RECIPE, epochs=21))
+    again = [name for name in chunks.ran if name.startswith("weights/")]
+    assert len(again) == 2 * len(trained)  # those of the other recipe, and none of the masked one
+    assert masked.of(correct).shape == (6, 1, 60)
+    assert set(grown(chunks, keep=True, recipe=replace(RECIPE, after=(torch.round,))).of(loss).ravel() > 100) == {
+        True,
+        False,
+    }
+
+
+def test_kept_models_that_cannot_be_stacked_say_the_same():
+    recipe = replace(RECIPE, build=Recurrent, epochs=3)
+    plain, kept = grown(Memory(), models=2, recipe=recipe), grown(Memory(), models=2, recipe=recipe, keep=True)
+    np.testing.assert_array_equal(kept.of(loss), plain.of(loss))

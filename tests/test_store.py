@@ -366,6 +366,14 @@ def test_a_store_that_is_not_there_is_not_made_by_reading(path):
     assert not list(path.parent.iterdir())
 
 
+def test_a_file_that_a_writer_made_and_did_not_fill_is_no_store_yet(path):
+    path.touch()
+    with pytest.raises(StoreError, match=r"there is no store at .*; run an audit first"):
+        Store(path, write=False)
+    with Store(path) as store:
+        assert store.runs() == []
+
+
 @pytest.mark.parametrize("name", ["file:engram.db", "a b?mode=memory#c%20.db", "ü.db"])
 def test_any_file_name_will_do(tmp_path, name, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -35,6 +35,7 @@ from engram.store import Run, Store, Told
 from engram.target import NotGranted, Target
 from engram.train import Recipe, fit_many, shared
 from engram.train.loop import rebuilt
+from engram.train.plan import planned
 from engram.types import Array, Arrays, Attack, Bools, Finding, Piece, Recovered, Scores, Track, quiet
 
 Knobs = Mapping[str, Mapping[str, Any]]  # name of an attack or a defence -> its knobs
@@ -46,8 +47,8 @@ LABEL_ONLY = ("gap", "augmentation", "noise", "boundary", "yoqo")
 IMAGES = ("augmentation", "combined")  # attacks that turn or shift records
 SUITED: dict[type[Handle], tuple[str, ...]] = {
     Labels: LABEL_ONLY,
-    Weights: (*MEMBERSHIP, "carlini-wagner"),
-    Informed: ("reconstructor",),
+    Weights: (*MEMBERSHIP, "carlini-wagner", "adversarial-confidence"),
+    Informed: ("reconstructor", "inversion"),
     Gradients: ("bag-of-labels", "linear-layer", "recursive", "spear", "deep-leakage", "inverting-gradients"),
 }
 
@@ -102,7 +103,7 @@ def audit(
     run = store.begin(fingerprint("audit", engram.__version__, target.identity(), plan.told()), about)
     truth = {"truth": target.member, "labels": target.records.y, "classes": np.array(target.records.classes)}
     if target.update is not None:
-        truth["shared_records"] = target.records.x
+        truth |= {"shared_records": target.records.x, "self_test": np.array(target.self_test())}
     if target.release is not None:
         truth["missing_records"] = target.records.x
         truth["nearest_held"] = _nearest_held(target, target.release)
@@ -208,7 +209,8 @@ def defended(target: Target, name: str, plan: Plan, store: Store) -> Target:
 
     def train(_: Piece) -> Arrays:
         rows = np.flatnonzero(target.member)[None]
-        models = fit_many(recipe, target.records, rows, [seed], stacked=False, device=target.device)
+        stacked = planned(recipe, target.records, rows.shape[1], target.device).stacked
+        models = fit_many(recipe, target.records, rows, [seed], stacked=stacked, device=target.device)
         return {weight: value[0].cpu().numpy() for weight, value in models.weights().items()}
 
     (weights,) = Local(store).run([piece], train)
@@ -219,7 +221,10 @@ def _shared_again(target: Target, recipe: Recipe, name: str, seed: Seed) -> Targ
     """The same model and batch, and the update that a participant who follows this recipe shares of them."""
     assert target.update is not None
     rate, steps, dtype = target.update.rate, target.update.steps, target.update.tensors[0].dtype
-    update = shared(recipe, target.model, target.records, seed=seed, rate=rate, steps=steps, dtype=dtype)
+    normalised = bool(target.update.statistics)
+    update = shared(
+        recipe, target.model, target.records, seed=seed, rate=rate, steps=steps, dtype=dtype, normalised=normalised
+    )
     return replace(target, recipe=recipe, update=update, name=name)
 
 
@@ -246,7 +251,10 @@ def _attacked(
         "paper": cls.paper,
     }
     said = said if isinstance(said, Sequence) else [said]
-    store.tell(run.id, *(Told(name, defence, evidence, about) for evidence in said))
+    apart = [handle.by_tensor(one) if isinstance(handle, Gradients) else [] for one in said]
+    store.tell(
+        run.id, *(Told(name, defence, one, {**about, "residuals": r}) for one, r in zip(said, apart, strict=True))
+    )
     return []
 
 

@@ -111,7 +111,7 @@ def explained(path: Path) -> Iterator[None]:
             raise StoreError(
                 f"{path} cannot be written ({said}); name a store in a folder that can, with --store"
             ) from e
-        if "not a database" in said or "malformed" in said:
+        if any(told in said for told in ("not a database", "malformed", "no such table", "no such column")):
             raise Foreign(f"{path} is not an engram store ({said}); name another file with --store") from e
         raise
     except OSError as e:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -36,6 +37,11 @@ class Matcher:
 
     def _one(self, weights: Weights, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
         return left_by(self.model, self.loss, weights, x, y, rate=self.rate, steps=self.steps)
+
+
+def apart(made: Sequence[Tensor], told: Sequence[Tensor]) -> Tensor:
+    """made[problem, ...] less what was told, all tensors in one row, [problem, number]."""
+    return torch.cat([(a - b).flatten(1) for a, b in zip(made, told, strict=True)], 1)
 
 
 def squared(made: Sequence[Tensor], told: Sequence[Tensor]) -> Tensor:
@@ -86,6 +92,20 @@ def met(model: nn.Module, shape: Sequence[int], *, whole: bool = False) -> list[
     for hook in hooks:
         hook.remove()
     return found
+
+
+def numbers_told(model: nn.Module, shape: Sequence[int], records: int) -> int:
+    """How many numbers of an update can differ freely from batch to batch of so many records, at most.
+
+    The gradient of a linear layer is a sum of as many products as rows went through it, hence of no higher rank.
+    """
+    told = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    for layer in met(model, shape):
+        if isinstance(layer.module, nn.Linear):
+            high, wide = layer.module.weight.shape
+            rank = min(high, wide, records * math.prod(layer.inputs[:-1]))
+            told += rank * (high + wide - rank) - high * wide
+    return told
 
 
 def kinks(model: nn.Module) -> bool:

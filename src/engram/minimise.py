@@ -2,6 +2,8 @@
 
 Liu, Nocedal: On the limited memory BFGS method for large scale optimization, 1989. Algorithm 2.1 (two loops).
 Lewis, Overton: Nonsmooth optimization via quasi-Newton methods, 2013. Algorithm 2.6 (line search, weak Wolfe conditions).
+Marquardt: An Algorithm for Least-Squares Estimation of Nonlinear Parameters, 1963. Broyden: A Class of Methods for Solving
+Nonlinear Simultaneous Equations, 1965 (the secant correction of a Jacobian that is too dear to compute at each step).
 Kingma, Ba: Adam, 2015; on the sign of the gradient, as Geiping, Bauermeister, Droege, Moeller 2020 use it.
 """
 
@@ -138,3 +140,69 @@ def signed_adam(
         z = z - pace * (m / (1 - 0.9 ** (k + 1))) / ((v / (1 - 0.999 ** (k + 1))).sqrt() + 1e-8)
         z = z if box is None else z.clamp(*box)
     return Minimum(best, torch.zeros(len(z)) if lowest is None else lowest, done, counted.evaluations)
+
+
+Residual = Callable[[Tensor, Tensor], Tensor]  # numbers [some, number] of which problems [some] -> [some, row]
+
+
+def least_squares(
+    residual: Residual,
+    slopes: Residual,  # the same arguments -> [some, row, number]; may be rough
+    z: Tensor,
+    *,
+    steps: Iterable[int],
+    renew: int = 1,
+    damping: float = 1e-2,
+    enough: Tensor | float = 0.0,
+) -> Minimum:
+    """Damped Gauss-Newton on |residual|^2. Between two looks at the slopes, every `renew` steps, secants correct them.
+
+    A step that does not lower a problem's cost still teaches its slopes. Problems below `enough` are left alone.
+    """
+    everyone = torch.arange(len(z), device=z.device)
+    r, best, done, asked = residual(z, everyone), z.clone(), 0, 1
+    f = _finite(r.square().sum(1))
+    limit = torch.as_tensor(enough, dtype=f.dtype, device=f.device).expand_as(f)
+    strength = torch.full_like(f, damping)
+    jacobian: Tensor | None = None
+    for k in steps:
+        rows = (f > limit).nonzero()[:, 0]
+        if not len(rows):
+            break
+        if jacobian is None:
+            jacobian = slopes(best, everyone)
+        elif k % renew == 0:
+            jacobian[rows] = slopes(best[rows], rows)
+        move = _damped(jacobian[rows], r[rows], strength[rows])
+        met = residual(best[rows] + move, rows)
+        f_met = _finite(met.square().sum(1))
+        jacobian[rows] = _secant(jacobian[rows], move, met - r[rows], torch.isfinite(f_met))
+        better = f_met < f[rows]
+        strength[rows] = torch.where(better, strength[rows] / 5, strength[rows] * 4).clamp(1e-12, 1e9)
+        kept = rows[better]
+        best[kept], r[kept], f[kept] = best[kept] + move[better], met[better], f_met[better]
+        done, asked = done + 1, asked + 1
+    return Minimum(best, f, done, asked)
+
+
+def _damped(jacobian: Tensor, r: Tensor, strength: Tensor) -> Tensor:
+    """-(J'J + strength mean(diag J'J))^-1 J'r                                    Marquardt 1963, with one scale for all"""
+    normal = jacobian.mT @ jacobian
+    diagonal = normal.diagonal(dim1=1, dim2=2)  # a view
+    scale = diagonal.mean(1, keepdim=True).clamp_min(torch.finfo(r.dtype).tiny)
+    diagonal += strength[:, None] * scale
+    move: Tensor = torch.linalg.solve(normal, jacobian.mT @ r[..., None])[..., 0]
+    return -move
+
+
+def _secant(jacobian: Tensor, move: Tensor, change: Tensor, told: Tensor) -> Tensor:
+    """The nearest Jacobian that explains what the move changed.                          Broyden 1965, equation 4.5"""
+    missed = torch.where(told[:, None], change - (jacobian @ move[..., None])[..., 0], 0.0)
+    turned: Tensor = (
+        jacobian + missed[..., None] * (move / move.square().sum(1, keepdim=True).clamp_min(1e-300))[:, None]
+    )
+    return turned
+
+
+def _finite(f: Tensor) -> Tensor:
+    return torch.where(torch.isfinite(f), f, torch.inf)

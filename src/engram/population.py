@@ -8,8 +8,8 @@ arithmetic. Signals are kept, not models, unless weights are asked for.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -23,10 +23,10 @@ from engram.measure.thresholds import best
 from engram.seed import Seed
 from engram.signals import STANDARD, Signal, View, as_is, released
 from engram.train.feed import Rows
-from engram.train.loop import fit_many
+from engram.train.loop import fit_many, rebuilt
 from engram.train.plan import Plan, answered_at_once, planned
 from engram.train.recipe import Recipe
-from engram.train.stack import Device, Models
+from engram.train.stack import Device, Models, Single, Stack
 from engram.types import Arrays, Bools, Chunks, Floats, Ints, Piece, Track, quiet
 
 
@@ -149,11 +149,13 @@ def population(
     asked: Asked | None = None,
     records: int | None = None,
     device: Device = "cpu",
+    keep: bool = False,
     track: Track = quiet,
 ) -> Population:
     """A model of `recipe` for each line of `given`, and its signals on the first `records` records (all, unless told).
 
-    A recipe that cannot be stacked is trained model by model, and the plan says why.
+    A recipe that cannot be stacked is trained model by model, and the plan says why. With `keep` the models are stored,
+    so that whoever asks them something else, or changes their answers only, trains none anew.
     """
     asked = asked or Asked()
     if isinstance(given, np.ndarray):
@@ -161,17 +163,38 @@ def population(
         given = Members(given)
     n = len(data) if records is None else records
     name = f"population/{fingerprint(recipe, data.x, data.y, seed, asked, n)}"
-    plan = _agreed(chunks, name, planned(recipe, data, int(given.sizes.max()), device, shared=given.shared))
+    trained = f"weights/{fingerprint(replace(recipe, after=()), data.x, data.y, seed)}" if keep else name
+    plan = _agreed(chunks, trained, planned(recipe, data, int(given.sizes.max()), device, shared=given.shared))
     blocks = list(_blocks(given.sizes, plan.block))
+    label, weights = f"training {len(given)} shadow models", dict[int, Arrays]()
+
+    def train(block: Ints) -> Iterator[Models]:
+        return _trained(recipe, data, given, block, seed, plan)
+
+    def asked_of(block: Ints) -> Arrays:
+        made = _again(recipe, weights[int(block[0])], plan) if keep else train(block)
+        return _joined_models([_answers(models, recipe, data, asked, n, plan) for models in made])
+
+    if keep:
+        kept = _each(chunks, trained, given, blocks, lambda block: _weights(train(block)), plan, track, label)
+        weights = {int(block[0]): arrays for block, arrays in zip(blocks, kept, strict=True)}
+    done = _each(chunks, name, given, blocks, asked_of, plan, track, "asking them" if keep else label)
+    return _joined(given.member(n), asked, np.concatenate(blocks), done)
+
+
+def _each(
+    chunks: Chunks, name: str, given: Design, blocks: Sequence[Ints], work: Callable[[Ints], Arrays], plan: Plan,
+    track: Track, label: str,
+) -> list[Arrays]:  # fmt: skip
+    """One stored piece a block, by the plan."""
     told = {_piece(name, given.rows(block), block): block for block in blocks}
 
-    def work(piece: Piece) -> Arrays:
+    def planned_work(piece: Piece) -> Arrays:
         with plan.in_force():
-            return _block(recipe, data, given, told[piece.name], seed, asked, n, plan)
+            return work(told[piece.name])
 
     pieces = [Piece(piece, {"models": len(block)}) for piece, block in told.items()]
-    done = list(track(chunks.run(pieces, work), f"training {len(given)} shadow models", len(pieces)))
-    return _joined(given.member(n), asked, np.concatenate(blocks), done)
+    return list(track(chunks.run(pieces, planned_work), label, len(pieces)))
 
 
 def stood_in(
@@ -205,22 +228,30 @@ def _piece(name: str, rows: Rows, block: Ints) -> str:
     return f"{name}/{block[0]}-{block[-1]}/{fingerprint(rows.own, rows.common, block)}"
 
 
-def _block(
-    recipe: Recipe, data: Dataset, given: Design, block: Ints, seed: Seed, asked: Asked, n: int, plan: Plan
-) -> Arrays:
-    """Train these models, ask them, and forget them."""
+def _trained(recipe: Recipe, data: Dataset, given: Design, block: Ints, seed: Seed, plan: Plan) -> Iterator[Models]:
+    """These models, as one stack or one after another."""
     seeds = [seed.child("model", int(m)) for m in block]
     if plan.stacked:
-        return _answers(
-            fit_many(recipe, data, given.rows(block), seeds, device=plan.device), recipe, data, asked, n, plan
-        )
-    each = [
-        _answers(
-            fit_many(recipe, data, given.rows(block[i : i + 1]), [seeds[i]], stacked=False, device=plan.device),
-            recipe, data, asked, n, plan,
-        )
-        for i in range(len(block))
-    ]  # fmt: skip
+        yield fit_many(recipe, data, given.rows(block), seeds, device=plan.device)
+        return
+    for i in range(len(block)):
+        yield fit_many(recipe, data, given.rows(block[i : i + 1]), [seeds[i]], stacked=False, device=plan.device)
+
+
+def _weights(made: Iterable[Models]) -> Arrays:
+    return _joined_models([{name: w.cpu().numpy() for name, w in models.weights().items()} for models in made])
+
+
+def _again(recipe: Recipe, weights: Arrays, plan: Plan) -> Iterator[Models]:
+    """The models that have these weights, each [model, ...]."""
+    count = len(next(iter(weights.values())))
+    each = (rebuilt(recipe, {name: w[m] for name, w in weights.items()}, plan.device) for m in range(count))
+    for models in [Stack(each, count, plan.device)] if plan.stacked else (Single(m, plan.device) for m in each):
+        models.train(False)
+        yield models
+
+
+def _joined_models(each: Sequence[Arrays]) -> Arrays:
     return {name: np.concatenate([a[name] for a in each]) for name in each[0]}
 
 
@@ -242,7 +273,7 @@ def _signals(
         rows = slice(start, min(n, start + plan.answered))
         x = view(torch.as_tensor(data.x[rows], device=plan.device))
         y = torch.as_tensor(data.y[rows], device=plan.device)
-        p = released(models(x, shared=True), recipe.after)  # [model, record, class]
+        p = sound(released(models(x, shared=True), recipe.after), "a shadow model")  # [model, record, class]
         parts.append([signal(p, y).cpu() for signal in asked.signals])
     told = [torch.cat(part, 1).numpy() for part in zip(*parts, strict=True)]
     return {signal.__name__: phi for signal, phi in zip(asked.signals, told, strict=True)}
@@ -252,6 +283,16 @@ def _joined(member: Bools, asked: Asked, order: Ints, done: Sequence[Arrays]) ->
     whole = {name: np.concatenate([a[name] for a in done])[np.argsort(order)] for name in done[0]}
     weights = {name.removeprefix("weights/"): w for name, w in whole.items() if name.startswith("weights/")}
     return Population(member, {s.__name__: whole[s.__name__] for s in asked.signals}, weights)
+
+
+def sound(p: Tensor, whose: str) -> Tensor:
+    """Probabilities; what is no number has no rank, so it is an error and not a score."""
+    if not bool(torch.isfinite(p).all()):
+        wrong = p[~torch.isfinite(p)][0]
+        raise ValueError(
+            f"{whose} answers {wrong:g} where a probability was expected; look at its weights and its rate"
+        )
+    return p
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,7 +308,7 @@ class Answering:
             if x.shape[1:] not in self._at_once:
                 self._at_once[x.shape[1:]] = answered_at_once(self.model, x)
             parts = torch.split(x, self._at_once[x.shape[1:]])
-            return torch.cat([released(self.model(part), self.after) for part in parts])
+            return sound(torch.cat([released(self.model(part), self.after) for part in parts]), "the model")
 
 
 @contextlib.contextmanager

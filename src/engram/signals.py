@@ -84,6 +84,11 @@ def loss(p: Tensor, labels: Tensor) -> Tensor:
     return -_log(confidence(p, labels))
 
 
+def doubt(p: Tensor, labels: Tensor) -> Tensor:  # noqa: ARG001  every signal is called alike
+    """One less the largest probability, summed from the others so that it keeps its digits; smaller = more sure."""
+    return p.scatter(-1, p.argmax(-1, keepdim=True), 0.0).sum(-1)
+
+
 def margin(p: Tensor, labels: Tensor) -> Tensor:
     """log p_y - log of all other probabilities together; larger = more sure. Nearly Gaussian over trainings."""
     others = p.scatter(-1, labels.expand(p.shape[:-1])[..., None], 0.0).sum(-1)
@@ -150,6 +155,7 @@ def _log(p: Tensor) -> Tensor:
 STANDARD: dict[str, Signal] = {
     "confidence": confidence,
     "correct": correct,
+    "doubt": doubt,
     "entropy": entropy,
     "loss": loss,
     "margin": margin,

@@ -227,7 +227,7 @@ class Store:
 
     def _open_to_read(self) -> sqlite3.Connection:
         _refuse_other_files(self.path)
-        if not self.path.exists():
+        if not self.path.exists() or not (self.path.stat().st_size or _unmerged(self.path)):
             raise StoreError(f"there is no store at {self.path}; run an audit first, or name it with --store")
         try:
             return _connect(self.path, "mode=ro")

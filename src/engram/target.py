@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import runpy
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from engram import check
 from engram.access import IMPLIES, Candidates, Gradients, Handle, Informed, Knowledge, Lab, Probabilities, Release
+from engram.access.gradients import relative
 from engram.access.informed import released
 from engram.data import Dataset, digits, duplicates, fingerprint, split
 from engram.models import MLP
 from engram.population import Answering, asking
 from engram.seed import Seed
 from engram.train import CrossEntropy, FullBatch, Recipe, Update, fit, shared
-from engram.train.loop import rebuilt
+from engram.train.loop import rebuilt, started
+from engram.train.sharing import functional, left_by, trainable
 from engram.train.stack import Device
 from engram.types import Bools, Track, quiet
+
+MULTIPLE = 1e-3  # relative; what is nearer to a multiple than this is one
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +57,8 @@ class Target:
         if self.access not in IMPLIES:
             known = ", ".join(kind.__name__ for kind in IMPLIES)
             raise TypeError(f"access must be one of the handles {known}, got {self.access!r}")
+        if not isinstance(self.recipe, Recipe | None):
+            raise TypeError(f"recipe must be an engram.Recipe or None, got {self.recipe!r:.80}")
         object.__setattr__(self, "member", _membership(self.member, len(self.records), self.access))
         _update_fits(self.update, self.model, self.access)
         _release_fits(self.release, self.records, self.recipe, self.access)
@@ -61,7 +68,11 @@ class Target:
                 f"{len(twice.across)} records occur both among members and among non-members (first: record "
                 f"{twice.across[0]}); such a record has no membership, so remove one of the two"
             )
-        _answers_fit(self.model, self.records, self.device)
+        _answers_fit("the model", self.model, self.records, self.device)
+        if self.recipe is not None:
+            _answers_fit("the network of the recipe", started(self.recipe, Seed(0)), self.records, "cpu")
+        if self.update is not None and not (self.recipe and self.recipe.share):
+            _averages_alike(self._left(), self.update)
 
     @property
     def device(self) -> torch.device:
@@ -91,6 +102,21 @@ class Target:
         loss = self.recipe.loss if self.recipe else CrossEntropy()
         shape, classes = self.records.x.shape[1:], len(self.records.classes)
         return Gradients(self.model, loss, update, shape=shape, classes=classes, knowledge=knowledge, lab=lab)
+
+    def self_test(self) -> float:
+        """How far the update of the records themselves is from the one that was shared, relative to its length."""
+        assert self.update is not None
+        return float(relative(self._left(), [t.double() for t in self.update.tensors]))
+
+    def _left(self) -> Sequence[Tensor]:
+        """The update that these records leave, in float64."""
+        assert self.update is not None
+        model = functional(self.model).double()
+        x, y = (torch.as_tensor(part, device=self.device) for part in (self.records.x, self.records.y))
+        return left_by(
+            model, self.recipe.loss if self.recipe else CrossEntropy(), trainable(model),
+            x.double() if x.is_floating_point() else x, y, rate=self.update.rate, steps=self.update.steps,
+        )  # fmt: skip
 
     def identity(self) -> str:
         """Equal for equal weights, records, truth, recipe and update."""
@@ -128,6 +154,17 @@ def _update_fits(update: Update | None, model: nn.Module, access: type[Handle]) 
         update.fits(model)
 
 
+def _averages_alike(made: Sequence[Tensor], update: Update) -> None:
+    """An error where the update is a multiple of what the records leave: no guess of the right size would explain it."""
+    a, b = (torch.cat([t.double().flatten() for t in tensors]) for tensors in (made, update.tensors))
+    factor = float((a @ b) / (a @ a).clamp_min(torch.finfo(a.dtype).tiny))
+    if abs(factor - 1) > MULTIPLE and float((b - factor * a).norm()) < MULTIPLE * float(b.norm()):
+        raise ValueError(
+            f"the update is {factor:.4g} times what the mean loss of these records leaves: the loss that made it averages "
+            "differently, or the rate is another; give the recipe that loss, or divide the update by this"
+        )
+
+
 def _release_fits(release: Release | None, records: Dataset, recipe: Recipe | None, access: type[Handle]) -> None:
     if (release is None) == (access is Informed):
         wanted = (
@@ -149,20 +186,22 @@ def _release_fits(release: Release | None, records: Dataset, recipe: Recipe | No
         )
 
 
-def _answers_fit(model: nn.Module, records: Dataset, device: Device) -> None:
+def _answers_fit(whose: str, model: nn.Module, records: Dataset, device: Device) -> None:
     with asking(model):
         try:
             answers = model(torch.as_tensor(records.x[:2], device=device))
         except (RuntimeError, TypeError, ValueError, IndexError) as error:
             told = str(error).splitlines()[0]
-            raise ValueError(f"the model does not take records of shape {records.x.shape[1:]}: {told}") from error
+            raise ValueError(f"{whose} does not take records of shape {records.x.shape[1:]}: {told}") from error
     wanted = (len(records.x[:2]), len(records.classes))
     if tuple(getattr(answers, "shape", ())) != wanted:
         raise ValueError(
-            f"the model must answer one number a class, {wanted[1]} of them, got shape "
+            f"{whose} must answer one number a class, {wanted[1]} of them, got shape "
             f"{tuple(getattr(answers, 'shape', ())) or type(answers).__name__} for {wanted[0]} records; "
             "give the classes of the records, or a model that returns its logits"
         )
+    if not bool(torch.isfinite(answers).all()):
+        raise ValueError(f"{whose} answers {answers[~torch.isfinite(answers)][0]:g} for the first records")
 
 
 def _ran(path: Path) -> object:
@@ -170,7 +209,7 @@ def _ran(path: Path) -> object:
     try:
         found = runpy.run_path(str(path)).get("target")
         return found() if callable(found) else found
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         line = next(
             (f.lineno for f in reversed(traceback.extract_tb(error.__traceback__)) if f.filename == str(path)), 0
         )
@@ -203,9 +242,10 @@ def sharing(
     seed: Seed,
     rate: float | None = None,
     steps: int = 1,
+    normalised: bool = False,
 ) -> Target:
     """A target made here: a participant with these records shares one update of `model`."""
-    update = shared(recipe, model, records, seed=seed, rate=rate, steps=steps)
+    update = shared(recipe, model, records, seed=seed, rate=rate, steps=steps, normalised=normalised)
     member = np.ones(len(records), bool)
     return Target(model, records, member, recipe, name, access=Gradients, update=update)
 

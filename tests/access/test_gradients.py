@@ -53,10 +53,26 @@ def test_an_update_and_its_access_come_together(target):
         dataclasses.replace(target, update=None)
     with pytest.raises(ValueError, match="give both"):
         dataclasses.replace(leaky(), update=target.update)
-    with pytest.raises(ValueError, match="are the batch behind it"):
+    with pytest.raises(ValueError, match="some are said to be no members"):
         dataclasses.replace(target, member=np.arange(4) > 1)
 
 
 def test_the_identity_follows_the_update(target):
     other = dataclasses.replace(target.update, batch=None)
     assert dataclasses.replace(target, update=other).identity() != target.identity()
+
+
+def test_the_records_themselves_explain_what_they_left(target):
+    assert target.self_test() < 1e-6
+    other = dataclasses.replace(target, records=batch(seed=7))
+    assert other.self_test() > 0.1
+
+
+@pytest.mark.parametrize("factor", [0.5, 4.0])
+def test_a_loss_that_averages_differently_is_an_error_that_says_by_how_much(target, factor):
+    """Of four records, a sum instead of a mean is four times as long."""
+    told = dataclasses.replace(target.update, tensors=tuple(factor * t for t in target.update.tensors))
+    with pytest.raises(ValueError, match=f"{factor:g} times what the mean loss of these records leaves"):
+        dataclasses.replace(target, update=told)
+    guarded = dataclasses.replace(RECIPE, share=(lambda tensors: tensors,))
+    assert dataclasses.replace(target, update=told, recipe=guarded).self_test() > 0.1

@@ -9,14 +9,20 @@ import pytest
 import torch
 from contract.targets import as_images, lab, leaky, noise
 
-from engram.access import Labels, OutOfQueries, Probabilities, Unknown, Unsuited, Weights
+from engram.access import Knowledge, Labels, OutOfQueries, Probabilities, Unknown, Unsuited, Weights
 from engram.attacks import attack
+from engram.attacks.augmentation import judged
+from engram.attacks.boundary import features, measured
+from engram.attacks.yoqo import YOQO
 from engram.audit import Plan, audit
 from engram.data import dataset
+from engram.hopskipjump import HopSkipJump
 from engram.measure import judge
+from engram.moved import copies
 from engram.population import Answering
 from engram.seed import Seed
 from engram.store import Store
+from engram.types import quiet
 
 FEW = {
     "augmentation": {"shadows": 2},
@@ -73,6 +79,25 @@ def test_its_handle_has_no_probabilities(name, target, shared):
     for shadow in handle.rehearsals(2):
         assert type(shadow.handle) is Labels
     assert attack(name).asks is Labels
+
+
+def test_augmentation_asks_as_many_copies_as_its_budget_buys(target, shared):
+    """A record's answer, its two turns and its four shifts: seven queries a record, or what there is of them."""
+    for budget, spent, variants in (
+        (160 * 7, 160 * 7, ["rotation by 4 degrees, 3 copies", "translation by 1, 5 copies"]),
+        (160 * 6, 160 * 6, ["rotation by 4 degrees, 3 copies", "translation by 1, 5 copies, of which the budget left 4"]),
+        (160 * 5 + 3, 160 * 5, ["rotation by 4 degrees, 3 copies", "translation by 1, 5 copies, of which the budget left 3"]),
+        (160 * 3, 160 * 3, ["rotation by 4 degrees, 3 copies"]),
+        (160 * 2, 160 * 2, ["rotation by 4 degrees, 3 copies, of which the budget left 2"]),
+        (160, 160, ["rotation by 4 degrees, 3 copies, of which the budget left 1"]),
+    ):  # fmt: skip
+        found, handle = said("augmentation", dataclasses.replace(target, budget=budget), shared)
+        assert handle.queries == spent
+        assert [scores.variant for scores in found] == variants
+    gap = attack("gap")(target.handle(Labels, shared), seed=Seed(0))
+    np.testing.assert_array_equal(found[0].claims, gap.claims)  # one copy is the record itself
+    with pytest.raises(OutOfQueries, match="one query a record"):
+        said("augmentation", dataclasses.replace(target, budget=159), shared)
 
 
 @pytest.mark.parametrize("name", ["boundary", "combined", "noise", "yoqo"])
@@ -145,6 +170,22 @@ def test_a_model_of_one_answer_tells_nothing_and_does_not_break(name, target, sh
         assert all(f"no boundary found for {(~wrong).sum()} records" in scores.variant for scores in found)
 
 
+@pytest.mark.parametrize("name", ["boundary", "noise", "carlini-wagner", "yoqo"])
+def test_records_answered_wrongly_score_zero_and_are_not_claimed(name, target, shared):
+    """The distance of a wrong answer is none, whoever measures it."""
+    wrong = target.answer(torch.as_tensor(target.records.x)).argmax(1).numpy() != target.records.y
+    assert wrong.sum() > 20
+    one = attack(name, {**FEW.get(name, {}), **({"steps": 10} if name == "carlini-wagner" else {})})
+    found = one(dataclasses.replace(target, access=Weights).handle(one.asks, shared), seed=Seed(0))
+    plain = found[0] if isinstance(found, list) else found
+    assert (plain.values[~wrong] > 0).mean() > 0.9
+    if name != "yoqo":  # whose query may be answered rightly where the record is not
+        assert (plain.values[wrong] == 0).all()
+    else:
+        assert (plain.values[wrong] == 0).mean() > 0.9
+    assert not plain.claims[plain.values == 0].any()
+
+
 def test_labels_that_are_text_are_numbered_on_the_way_in(shared):
     raw = noise()
     named = dataset(raw.x, np.array(["ant", "bee", "cat", "dog"])[raw.y])
@@ -184,3 +225,62 @@ def test_an_audit_of_labels_tries_label_only_attacks(target, tmp_path):
     assert found["yoqo"].low > found["gap"].low > 0.5
     assert "these records have shape" in found["augmentation"].reason
     assert "granted Labels only" in found["lira"].reason
+
+
+def test_each_class_has_a_classifier_of_its_own(shared):
+    """In class 0 members keep their label under the copies, in class 1 they alone lose it: no common weights tell both."""
+    y = np.arange(400) % 2
+    member = np.stack([np.arange(400) % 4 < 2, np.arange(400) % 4 >= 2])
+    kept = (member ^ (y == 1)).astype(float)  # [shadow, record]
+    told = np.stack([np.ones_like(kept), kept, kept], -1)
+    handle = Labels(dataset(np.zeros((400, 1), np.float32), y), None, knowledge=Knowledge(), lab=shared)
+    assert (judged(told[0], told, member, handle, "").claims == member[0]).all()
+
+
+def test_combined_weighs_the_distance_of_every_copy_and_whether_it_is_right(target, shared):
+    handle = as_images(target).handle(Labels, shared)
+    shifts = copies(handle.images(), translation=1)
+    told, broken = features(handle, HopSkipJump(39), Seed(0), shifts, quiet)
+    assert told.shape == (160, 10)
+    assert not broken
+    for i, x in enumerate(shifts):
+        one = measured(handle, HopSkipJump(39), Seed(0).child("copy", i), x)
+        np.testing.assert_allclose(told[:, i], np.log1p(one.values))
+        np.testing.assert_array_equal(told[:, 5 + i], handle.labels(x) == handle.records.y)
+
+
+def test_what_is_played_on_shadows_is_kept_and_told_apart_by_all_it_depends_on(target):
+    where = lab()
+    played = []
+
+    def shadow_is_asked(handle):
+        played.append(handle.queries)
+        return (handle.labels(target.records.x) == target.records.y).astype(float)
+
+    handle = target.handle(Labels, where)
+    told, member = handle.played(2, shadow_is_asked, "name", 1)
+    again, _ = dataclasses.replace(target, name="other").handle(Labels, where).played(2, shadow_is_asked, "name", 1)
+    np.testing.assert_array_equal(told, again)
+    assert len(played) == 2
+    assert handle.queries == 0
+    for m, shadow in enumerate(handle.rehearsals(2)):
+        np.testing.assert_array_equal(member[m], shadow.member)
+        np.testing.assert_array_equal(told[m], shadow.handle.labels(target.records.x) == target.records.y)
+    assert told[member].mean() > told[~member].mean() + 0.3
+    handle.played(2, shadow_is_asked, "name", 2)
+    handle.played(2, shadow_is_asked, "other", 1)
+    masked = dataclasses.replace(target, recipe=dataclasses.replace(target.recipe, epochs=5))
+    masked.handle(Labels, where).played(2, shadow_is_asked, "name", 1)
+    assert len(played) == 8
+
+
+def test_the_query_of_yoqo_keeps_its_label_where_the_record_was_seen_and_loses_it_where_not(target, shared):
+    handle = target.handle(Labels, shared)
+    played = handle.rehearsals(8)
+    member = np.stack([s.member for s in played])
+    x, y = handle.numbers(), target.records.y
+    at = YOQO(steps=35).crafted([s.module for s in played], member, x, torch.as_tensor(y), quiet)
+    kept = np.stack([s.handle.labels(at) == y for s in played])
+    assert kept[member].mean() > kept[~member].mean() + 0.6
+    plain = np.stack([s.handle.labels(x) == y for s in played])
+    assert kept[~member].mean() < plain[~member].mean()

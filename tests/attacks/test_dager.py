@@ -8,7 +8,7 @@ from gradients import batch, handle, seen
 from engram.access import Unknown
 from engram.attacks.dager import Dager, span
 from engram.data import dataset
-from engram.models import GPT, MLP
+from engram.models import BERT, GPT, MLP
 from engram.seed import Seed
 from engram.train import Recipe, Update
 from engram.train.loop import started
@@ -87,3 +87,15 @@ def test_the_span_ends_at_the_largest_gap():
     assert 1e-6 < found.inside < 1e-2
     assert (found.distance(inside) < found.inside).all()
     assert (found.distance(torch.randn(50, 20, generator=stream, dtype=torch.float64)) > found.inside).all()
+
+
+def test_an_encoder_gives_one_sentence_away():
+    recipe = Recipe(BERT(vocabulary=300, length=6, masked=2, width=48))
+    stream = np.random.default_rng(0)
+    names = tuple(map(str, range(300)))
+    records = dataset(stream.integers(0, 300, (1, 6)), stream.integers(0, 300, 1), classes=names)
+    said = Dager()(seen(recipe, records), seed=Seed(0))
+    assert as_set(said.guesses) == as_set(records.x)
+    assert said.certificates.max() < 1e-6
+    with pytest.raises(Unknown, match=r"no sentence fits|rank"):
+        Dager()(handle(recipe, started(recipe, Seed(9)), seen(recipe, records).update, records), seed=Seed(0))

@@ -9,9 +9,11 @@ from gradients import batch, handle, seen
 
 from engram.access import Unknown
 from engram.attacks.deep_leakage import DeepLeakage
-from engram.attacks.inverting_gradients import InvertingGradients, variation
+from engram.attacks.inverting_gradients import InvertingGradients, unlike, variation
+from engram.matching import Matcher, apart
 from engram.measure.recovery import error, matched
-from engram.models import MLP
+from engram.minimise import Minimum
+from engram.models import MLP, LeNet
 from engram.seed import Seed
 from engram.train import Recipe, Update
 from engram.train.loop import started
@@ -119,3 +121,63 @@ def test_knobs_are_checked():
     with pytest.raises(ValueError, match="restarts must be at least 1"):
         DeepLeakage(restarts=0)
     assert np.isfinite(DeepLeakage().enough)
+
+
+def test_the_network_of_the_paper_on_pictures_of_full_size():
+    """Three seeds; the hundred are in benchmarks/gradient_leakage.py. Grey, to be quick."""
+    recipe = Recipe(LeNet(channels=1, size=16, classes=5))
+    for seed in range(3):
+        records = batch(1, (1, 16, 16), seed=seed)
+        said = DeepLeakage()(seen(recipe, records, seed=seed), seed=Seed(seed))
+        assert worst(said, records) < 1e-12
+        assert said.labels.tolist() == records.y.tolist()
+
+
+def test_a_start_that_ends_short_is_followed_by_the_next():
+    records = batch(2)
+    handle_ = seen(SMOOTH, records)
+    good = DeepLeakage(restarts=1)._started(handle_, 2, Seed(0))[0]
+    flat = Minimum(torch.cat([torch.full_like(good, 1e3), good]), torch.tensor([0.1, 0.2], dtype=good.dtype), 0, 0)
+    model, weights, told = handle_.exact()
+    y = torch.as_tensor(sorted(records.y))[None]
+    matcher = Matcher(model, handle_.loss, weights)
+    found = DeepLeakage()._refined(
+        lambda z: apart(matcher(z.view(len(z), 2, 12), y.expand(len(z), -1)), told), flat, iter(range(2000))
+    )
+    assert int(found.costs.argmin()) == 1
+    assert float(found.costs.min()) < 1e-18
+
+
+def test_a_batch_of_more_numbers_than_the_update_tells_is_refused_with_the_limit():
+    """A network of two units: 12 x 2 + 2 + 2 x 5 + 5 = 41 numbers, all of which can differ freely from two records on."""
+    recipe = Recipe(MLP(inputs=12, classes=5, width=2, activation="sigmoid"))
+    with pytest.raises(Unknown, match=r"4 records have 48 numbers, and at most 41 .* answers up to 3 of these records"):
+        DeepLeakage()(seen(recipe, batch(4)), seed=Seed(0))
+    DeepLeakage(steps=2)(seen(recipe, batch(3)), seed=Seed(0))
+
+
+class Normed(torch.nn.Sequential):
+    """A smooth network that normalises what it is given over the batch."""
+
+    def __init__(self):
+        super().__init__(
+            torch.nn.Conv2d(1, 4, 3, padding=1), torch.nn.BatchNorm2d(4), torch.nn.Sigmoid(), torch.nn.Flatten(),
+            torch.nn.Linear(4 * 36, 5),
+        )  # fmt: skip
+
+
+def test_what_batch_norm_saw_brings_the_guess_nearer_and_a_lie_about_it_does_not():
+    """The cost of the true batch is zero in both parts; statistics of other records pull away from it."""
+    recipe, records = Recipe(Normed), batch(2, (1, 6, 6))
+    model = started(recipe, Seed(0)).train()
+    told = seen(recipe, records, model=model, normalised=True)
+    attack = InvertingGradients(steps=60, smoothness=0.0, statistics=1.0)
+    near = attack(told, seed=Seed(0))
+    false = replace(told.update, statistics=tuple(5 * t + 1 for t in told.update.statistics))
+    far = attack(handle(recipe, model, false, records), seed=Seed(0))
+    assert error(near.guesses[matched(near.guesses, records.x)], records.x).mean() < worst(far, records)
+
+
+def test_statistics_are_unlike_by_their_relative_distance():
+    seen_, made = [torch.tensor([3.0, 4.0])], [torch.tensor([[3.0, 4.0], [6.0, 8.0], [0.0, 0.0]])]
+    assert unlike(made, seen_).tolist() == [0, 1, 1]

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import copy
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -8,8 +11,8 @@ from contract.targets import lab, leaky, noise
 from oracles.membership import softmin_threshold
 from torch import nn
 
-from engram.access import Knowledge, Probabilities, Unknown
-from engram.attacks.calibrated import CalibratedLoss, threshold
+from engram.access import Knowledge, Probabilities, Unknown, Weights
+from engram.attacks.calibrated import CalibratedLoss, CalibratedTaylor, fall, mean_without, threshold
 from engram.attacks.learned import (
     SAMIA,
     Learned,
@@ -186,6 +189,45 @@ def test_a_threshold_of_its_own_beats_one_for_all_where_records_differ_in_hardne
     assert own > auc(ranked(-phi[0], member)) + 0.1
 
 
+def test_the_fall_of_a_loss_is_that_of_finite_differences():
+    made = [nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 3)).double() for _ in range(2)]
+    x, y = torch.randn(7, 5, dtype=torch.float64), torch.arange(7) % 3
+
+    def at(share):
+        net = copy.deepcopy(made[0])
+        with torch.no_grad():
+            for p, a, b in zip(net.parameters(), made[0].parameters(), made[1].parameters(), strict=True):
+                p.copy_(a + share * (b - a))
+            return nn.functional.cross_entropy(net(x), y, reduction="none").numpy()
+
+    np.testing.assert_allclose(fall(*made, x, y), (at(-1e-6) - at(1e-6)) / 2e-6, rtol=1e-6, atol=1e-8)
+
+
+def test_the_fall_of_a_linear_loss_is_the_difference_of_the_losses():
+    """One step of descent lowers the losses of the records it was taken on: to first order by what they gave to it."""
+    about, to = nn.Linear(4, 2), nn.Linear(4, 2)
+    x, y = torch.randn(20, 4, generator=torch.Generator().manual_seed(0)), torch.arange(20) % 2
+    to.load_state_dict(about.state_dict())
+    slope = torch.autograd.grad(nn.functional.cross_entropy(to(x[:10]), y[:10], reduction="sum"), list(to.parameters()))
+    with torch.no_grad():
+        for p, g in zip(to.parameters(), slope, strict=True):
+            p -= 0.01 * g
+    told = fall(about, to, x, y)
+    assert told[:10].sum() == pytest.approx(0.01 * sum(float((g * g).sum()) for g in slope), rel=1e-4)
+    assert told[:10].mean() > told[10:].mean()
+
+
+def test_only_shadows_without_the_record_have_a_say():
+    told, member = np.array([[1.0, 5.0], [3.0, 7.0], [8.0, 9.0]]), np.array([[1, 0], [0, 0], [0, 1]], bool)
+    np.testing.assert_allclose(mean_without(told, member), [5.5, 6.0])
+
+
+def test_models_that_start_anew_each_are_too_far_apart_to_expand():
+    target = dataclasses.replace(leaky(), access=Weights)
+    with pytest.raises(Unknown, match="draws the start of each anew"):
+        CalibratedTaylor(shadows=4)(target.handle(Weights, lab()), seed=Seed(0))
+
+
 def test_tokens_cannot_be_nudged():
     records = dataset(np.random.default_rng(0).integers(0, 5, (20, 3)), np.arange(20) % 2)
     target = Probabilities(records, None, knowledge=Knowledge(leaky().recipe), lab=lab())
@@ -201,6 +243,7 @@ def test_tokens_cannot_be_nudged():
         (SAMIA, {"size": 0.0}, "size must be positive"),
         (SAMIA, {"nudges": 0}, "nudges must be at least 1"),
         (Trees, {"rounds": 0}, "rounds must be at least 1"),
+        (CalibratedTaylor, {"shadows": 2}, "shadows must be at least 4"),
         (CalibratedLoss, {"temperature": 0.0}, "temperature must be positive"),
     ],
 )

@@ -5,11 +5,11 @@ import pytest
 
 from engram.access import Knowledge, Lab, Labels, Probabilities
 from engram.attacks.gap import Gap
-from engram.attacks.thresholds import Confidence, Entropy, ModifiedEntropy
+from engram.attacks.thresholds import Confidence, Entropy, LargestConfidence, ModifiedEntropy
 from engram.data import dataset
 from engram.population import Population, paired
 from engram.seed import Seed
-from engram.signals import STANDARD
+from engram.signals import STANDARD, doubt
 
 
 class Recorded(Probabilities, Labels):
@@ -48,13 +48,28 @@ def made():
     return handle(p[0], p[2:], member[2:], y), member[0], y
 
 
-@pytest.mark.parametrize("attack", [Confidence(), Entropy(), ModifiedEntropy()])
+@pytest.mark.parametrize("attack", [Confidence(), Entropy(), LargestConfidence(), ModifiedEntropy()])
 def test_members_score_higher_and_classes_help(attack, made):
     target, member, _ = made
     whole, by_class = attack(target, seed=Seed(0))
     assert whole.values[member].mean() > whole.values[~member].mean()
     right = [(e.claims == member).mean() for e in (whole, by_class)]
     assert right[1] > right[0]
+
+
+def test_the_largest_confidence_is_that_of_any_label(made):
+    """A wrong label that is answered for sure counts like a right one, and the order is that of the largest number."""
+    import torch
+
+    p = torch.tensor([[0.9, 0.1], [0.1, 0.9], [0.4, 0.6], [0.5, 0.5]], dtype=torch.float64)
+    np.testing.assert_allclose(doubt(p, torch.zeros(4, dtype=torch.int64)), [0.1, 0.1, 0.4, 0.5])
+    assert float(doubt(torch.tensor([[1 - 1e-12, 1e-25]], dtype=torch.float64), torch.tensor([0]))) == 1e-25
+    target, *_ = made
+    turned = handle(
+        target._answer(torch.arange(80.0)[:, None]).flip(1), torch.ones(8, 80, 2) / 2, target.shadow.member, made[2]
+    )
+    before, after = (LargestConfidence()(t, seed=Seed(0))[0].values for t in (target, turned))
+    np.testing.assert_allclose(before, after)
 
 
 def test_the_threshold_is_the_best_one_on_shadows_by_exhaustion(made):

@@ -25,7 +25,7 @@ import engram
 sys.path.append({str(Path(__file__).parents[1])!r})
 from contract.targets import LEARNED_BY_HEART, noise
 from engram.data import dataset, load
-from engram.models import load_weights
+from engram.models import MLP, load_weights
 model = LEARNED_BY_HEART.build()
 x, y = noise().x.copy(), noise().y.copy()
 member = np.arange(160) % 2 == 0
@@ -48,6 +48,13 @@ TARGETS = {
         "x[1] = x[0]\nrecords = dataset(x, y)", "2 records occur both among members and among non-members"),
     "other classes": ("records = dataset(x, y % 3)", "the model must answer one number a class, 3 of them, got shape (2, 4)"),
     "other shape": ("records = dataset(x[:, :5], y)", "the model does not take records of shape (5,)"),
+    "answers that are no numbers": (
+        "records = noise()\nfor p in model.parameters(): p.data.fill_(float('nan'))", "the model answers nan for the first"),
+    "recipe of another network": (
+        "engram.Target(model, noise(), member, engram.Recipe(MLP(inputs=12, classes=7)))",
+        "the network of the recipe must answer one number a class, 4 of them, got shape (2, 7)"),
+    "no recipe": ("engram.Target(model, noise(), member, 'adam')", "recipe must be an engram.Recipe or None, got 'adam'"),
+    "a file that leaves": ("sys.exit(3)", "SystemExit: 3"),
     "no model": ("records, model = noise(), 'weights.pt'", "AttributeError"),
     "pickled weights": ("load_weights('trap.pt')", "trap.pt is a pickle that could run code, so it was not loaded"),
     "pickled records": ("records = load('trap.npz')", "trap.npz"),
@@ -72,6 +79,35 @@ def test_a_wrong_target_is_refused(wrong, tmp_path, kind):
     assert sentence.startswith("target.py, line ")
     assert not (tmp_path / "sprung").exists()
     assert not (tmp_path / "engram.db").exists()
+
+
+BREAKS = """
+class Fails(torch.nn.Module):
+    def forward(self, x):
+        if len(x) > 2:
+            raise {error}
+        return x[:, :4]
+target = engram.Target(Fails(), noise(), member)
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        ("RuntimeError('no luck\\nat all')", "the computation broke off: no luck; what was finished is stored"),
+        ("MemoryError", "the computation broke off: MemoryError; what was finished is stored"),
+    ],
+)
+def test_a_model_that_breaks_off_later_is_one_sentence(wrong, tmp_path, error, told):
+    (tmp_path / "target.py").write_text(HEAD + BREAKS.format(error=error))
+    assert wrong("audit", "target.py", *QUICK) == told
+
+
+def test_answers_that_stop_being_numbers_are_no_scores(wrong, tmp_path):
+    """Shadows that diverge: an error, never a score that is no number."""
+    lines = "recipe = engram.Recipe(MLP(inputs=12, classes=4), epochs=9, optimiser=engram.train.SGD(1e30))\n"
+    (tmp_path / "target.py").write_text(f"{HEAD}{lines}target = engram.Target(model, noise(), member, recipe)\n")
+    assert "a shadow model answers nan where a probability was expected" in wrong("audit", "target.py", *QUICK)
 
 
 @pytest.mark.parametrize(
@@ -129,6 +165,11 @@ def test_an_unknown_run_names_those_there_are(wrong, stored):
 
 def test_an_unknown_paper_names_the_known(wrong):
     assert "no paper is called 'renyy'; did you mean renyi? Known: deep-leakage, " in wrong("reproduce", "renyy")
+
+
+def test_figures_of_a_paper_without_any_are_refused_before_any_work(wrong):
+    told = wrong("reproduce", "label-only", "--figures", "drawn")
+    assert "the reproduction of label-only has no figures; leave --figures out" in told
 
 
 # The store

@@ -105,7 +105,9 @@ def test_the_plot_is_a_picture_of_its_own(capsys, tmp_path):
     said(capsys, "--noise", "1.1", "--rate", "0.01", "--steps", "100", "--delta", "1e-5", "--plot", str(path))
     root = ElementTree.fromstring(path.read_text())
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
-    assert len(root.findall("{*}path")) == 2
+    drawn = root.findall("{*}path")
+    assert len(drawn) == 2
+    assert drawn[0].get("d").count("L") > 30
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -340,3 +341,34 @@ def test_an_interrupted_audit_says_how_to_go_on_and_ends_with_identical_findings
     assert alone(*words, "--store", "whole.db", cwd=tmp_path).returncode == 0
     assert len((tmp_path / "kept").read_text()) == again + 1
     assert findings_of(tmp_path / "engram.db") == findings_of(tmp_path / "whole.db")
+
+
+def test_an_audit_of_labels_alone_finds_what_leaks_also_behind_memguard(say):
+    """The target that ships with the tool; masks of the confidences change nothing where there are none."""
+    example = Path(__file__).parents[2] / "examples" / "label_only.py"
+    few = ("yoqo.shadows=4", "yoqo.queries=4", "noise.queries=10", "noise.shadows=2", "boundary.queries=30")
+    knobs = [word for knob in few for word in ("--set", knob)]
+    told = one_object(
+        say(
+            "audit",
+            example,
+            "--attacks",
+            "gap,yoqo,noise,boundary,confidence",
+            *knobs,
+            "--defences",
+            "memguard",
+            "--json",
+        )
+    )
+    areas = {}
+    for f in told["findings"]:
+        if f["metric"] == "auc":
+            areas.setdefault((f["attack"], f["variant"]), {})[f["defence"]] = (f["low"], f["value"], f["high"])
+    refused = areas.pop(("confidence", ""))
+    assert set(refused.values()) == {(None, None, None)}
+    assert any("granted Labels only" in f["reason"] for f in told["findings"] if f["attack"] == "confidence")
+    assert len(areas) == 6
+    for (name, _), found in areas.items():
+        assert set(found) == {"", "memguard"}
+        assert found[""] == found["memguard"]
+        assert found[""][0] > 0.5 or name == "gap"

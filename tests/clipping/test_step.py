@@ -17,6 +17,7 @@ from engram import Seed, accounting
 from engram.accounting.filters import BudgetSpent
 from engram.clipping import NotPrivate, poisson
 from engram.clipping.settings import MODES
+from engram.clipping.totals import LANES, Totals, source
 
 
 class Purse:
@@ -96,6 +97,22 @@ def test_noise_differs_from_run_to_run_unless_it_is_simulated():
     assert not torch.equal(once(), once())
     assert torch.equal(once(simulated=Seed(3)), once(simulated=Seed(3)))
     assert not torch.equal(once(simulated=Seed(3)), once(simulated=Seed(4)))
+
+
+def test_noise_is_the_same_however_many_cores_draw_it_and_no_two_stretches_are_alike():
+    def drawn(threads):
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        try:
+            return Totals([nn.Parameter(torch.zeros(2**18))]).fresh(1.0, source(torch.device("cpu"), Seed(0)))
+        finally:
+            torch.set_num_threads(before)
+
+    one, two = drawn(1), drawn(2)
+    assert torch.equal(one, two)
+    stretches = one.view(LANES, -1)
+    assert (torch.corrcoef(stretches) - torch.eye(LANES)).abs().max() < 6 / stretches.shape[1] ** 0.5
+    assert abs(float(one.std()) - 1) < 6 / (2 * len(one)) ** 0.5
 
 
 def test_steps_of_one_run_draw_different_noise_and_leave_the_global_generator_alone():

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from contract.targets import as_images, lab, leaky, tight
+from contract.targets import as_images, from_one_start, lab, leaky, tight
 
 import engram.attacks
 from engram.access import IMPLIES, Handle, Rehearsal, Weights
@@ -32,6 +32,7 @@ SMALL = {
 }  # what makes an attack that learns end in seconds
 NAMES = sorted(name for name in ATTACKS if kind(name).question == "membership")
 IMAGES = {"augmentation", "combined"}  # turn and shift records, so they are tried on the same records as images
+CLOSE = {"calibrated-taylor"}  # compares models that stay close together, so they all start from the same weights
 LEVEL = simultaneous(0.95, 3 * len(NAMES))  # three variants an attack at the most: all intervals hold together
 
 
@@ -41,6 +42,8 @@ def made(name):
 
 
 def suited(name, target):
+    if name in CLOSE:
+        return dataclasses.replace(from_one_start(target.recipe.epochs), access=Weights)
     return as_images(target) if name in IMAGES else target
 
 
@@ -129,13 +132,13 @@ def test_evidence_survives_the_store(name, target, shared, tmp_path):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_asks_at_least_once_a_record_and_every_question_is_counted(name, target, shared):
+def test_who_does_not_hold_the_model_asks_at_least_once_a_record_and_every_question_is_counted(name, target, shared):
     one, target = made(name), suited(name, target)
     handle, asked = target.handle(one.asks, shared), []
     answer = handle._answer
     handle._answer = lambda x: asked.append(len(x)) or answer(x)
     one(handle, seed=Seed(0))
-    assert handle.queries == sum(asked) >= len(target.records)
+    assert handle.queries == sum(asked) >= (0 if one.asks is Weights else len(target.records))
 
 
 @pytest.mark.parametrize("name", sorted(ATTACKS))

@@ -25,14 +25,21 @@ def sampled_by_integral(rate, noise, order, *, swapped=False):
     """Their Definition, by a fine trapezoidal sum in forty digits; `swapped` is the other direction of the pair."""
     q, s, a = mp.mpf(rate), mp.mpf(noise), mp.mpf(order)
     power = 1 - a if swapped else a
-    h = min(mp.mpf("0.25"), s / 5)
-    start, end = mp.mpf(-15), (0 if swapped else a / s) + 15
+    h = min(0.25, noise / 5)
     total = mp.mpf(0)
-    for i in range(int((end - start) / h) + 1):
-        x = start + h * i
+    for i in _nodes(rate, noise, float(power), h, 15 if swapped else order / noise + 15).tolist():
+        x = mp.mpf(-15) + mp.mpf(h) * i
         u = q * mp.expm1(x / s - 1 / (2 * s * s))
         total += mp.exp(-x * x / 2) * ((1 + u) ** power - 1 - power * u)
     return mp.log1p(total * h / mp.sqrt(2 * mp.pi)) / (a - 1)
+
+
+def _nodes(rate, noise, power, h, end):
+    """The nodes from -15 to the end that are not smaller than the largest by a factor of e^200."""
+    x = -15 + h * np.arange(int((end + 15) / h) + 1)
+    log_w = np.logaddexp(np.log1p(-rate), np.log(rate) + x / noise - 0.5 / noise**2)
+    above = np.maximum(power * log_w, np.maximum(log_w, 0) + np.log(1 + abs(power))) - x * x / 2
+    return np.flatnonzero(above > above.max() - 200)
 
 
 def laplace(scale, order):

@@ -136,3 +136,22 @@ def softmin_threshold(told, member, temperature):
         else:
             found.append(-temperature * math.log(np.mean([math.exp(-v / temperature) for v in outs])))
     return np.array(found)
+
+
+def entropy(answer):
+    """Salem et al. 2019: -sum p log p."""
+    return -sum(p * math.log(p) for p in answer)
+
+
+def modified_entropy(answer, label):
+    """Song, Mittal 2021, equation 9: -(1 - F_y) log F_y - sum over i other than y of F_i log(1 - F_i)."""
+    total = -(1 - answer[label]) * math.log(answer[label])
+    for i in range(len(answer)):
+        if i != label:
+            total -= answer[i] * math.log(1 - answer[i])
+    return total
+
+
+def margin(answer, label):
+    """Carlini et al. 2022, section IV-C in its stable form: log f_y - log of the sum of f over all other classes."""
+    return math.log(answer[label]) - math.log(sum(answer[i] for i in range(len(answer)) if i != label))

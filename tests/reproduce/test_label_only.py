@@ -11,6 +11,7 @@ from engram.reproduce.cells import Bench
 from engram.reproduce.label_only import Measured, claims, interval, of_setting
 from engram.reproduce.label_only_settings import PAPER, SETTINGS, image_rows
 from engram.seed import Seed
+from engram.types import Scores
 
 SMALL = replace(SETTINGS["smoke"][0], targets=4, rows=image_rows(boundary=30, combined=16, noise=10, rotation=10))
 
@@ -83,25 +84,53 @@ def test_data_that_is_not_there_says_so(tmp_path):
     assert {c.row: c.published for c in cells if c.column == "MNIST, 1,000"}["combined"] == 58.7
 
 
-def test_rows_behind_memguard_join_when_it_is_known(bench, monkeypatch):
-    setting = replace(SMALL, targets=2, rows={row: SMALL.rows[row] for row in ("gap", "confidence", "boundary")})
-    monkeypatch.setattr(label_only, "known", dict)
-    assert not any("memguard" in cell.column for cell in of_setting(bench, setting, setting.load(None)))
-    monkeypatch.setattr(label_only, "known", lambda: {"memguard": ""})
-    monkeypatch.setattr(label_only, "defence", lambda _: lambda recipe: replace(recipe, after=(flat,)))
-    rows = {c.row: c for c in of_setting(bench, setting, setting.load(None)) if "memguard" in c.column}
-    assert rows["confidence"].ours == pytest.approx(50, abs=1e-9) or rows["confidence"].holds is not None
-    assert rows["gap"].holds
-    assert rows["boundary"].holds
+def test_behind_memguard_confidences_tell_what_labels_tell_and_labels_what_they_did(bench):
+    few = {row: SMALL.rows[row] for row in ("gap", "confidence", "largest confidence", "boundary")}
+    setting = replace(SMALL, targets=4, masked=2, rows=few)
+    targets = list(label_only.trained(bench, setting, setting.load(None)))
+    plain = label_only.measured(bench, setting, targets, "")
+    rows = {c.row: c for c in label_only.behind_memguard(bench, setting, targets, plain)}
+    assert all(cell.holds and cell.n == 2 * 300 for cell in rows.values())
+    assert (rows["confidence"].published, rows["largest confidence"].published) == (50.0, 50.0)
+    assert rows["largest confidence"].ours == 50.0
+    assert rows["confidence"].ours == pytest.approx(plain.accuracy["gap"][:2].mean())
+    assert plain.accuracy["confidence"][:2].mean() > rows["confidence"].ours + 3
+    assert rows["boundary"].ours == pytest.approx(plain.accuracy["boundary"][:2].mean())
+    off = replace(plain, accuracy={row: values - 20 for row, values in plain.accuracy.items()})
+    moved = {c.row: c.holds for c in label_only.behind_memguard(bench, setting, targets, off)}
+    assert moved == {"gap": False, "confidence": False, "largest confidence": True, "boundary": False}
 
 
-def flat(p):
-    """Every answer alike but for its label."""
-    import torch
+def test_shadows_are_trained_once_for_all_rows_targets_and_masks(bench, table):
+    assert any("memguard" in cell.column for cell in table)
+    trained = {name.rpartition("/")[0] for name in bench.chunks._done if name.startswith("weights/")}
+    asked = {name.rpartition("/")[0] for name in bench.chunks._done if name.startswith("played/")}
+    assert len(trained) == 1
+    assert len(asked) > 5
 
-    c = p.shape[-1]
-    low = torch.full_like(p, 1 / c - 0.001 / (c - 1))
-    return low.scatter(-1, p.argmax(-1, keepdim=True), 1 / c + 0.001)
+
+def test_a_rate_is_told_at_the_threshold_of_all_targets_or_not_at_all():
+    stream = np.random.default_rng(0)
+    truth = [stream.random(2000) < 0.5 for _ in range(3)]
+    said = [Scores(np.where(m, 1.0, 0.0) + stream.normal(size=2000), np.arange(2000)) for m in truth]
+    told, low, high = label_only.at_rate(said, truth, 0.01, Seed(0))
+    values, member = np.concatenate([s.values for s in said]), np.concatenate(truth)
+    cut = np.sort(values[~member])[-int(0.01 * (~member).sum()) - 1]
+    assert told == pytest.approx(np.mean([100 * (s.values[m] > cut).mean() for s, m in zip(said, truth, strict=True)]))
+    assert low < told < high
+    assert "takes at least 10000 non-members to see" in label_only.at_rate(said, truth, 0.001, Seed(0))
+    nothing = [Scores(s.values * ~m, s.ids) for s, m in zip(said, truth, strict=True)]
+    told, low, high = label_only.at_rate(nothing, truth, 0.01, Seed(0))
+    assert told == low == 0 < high  # a rate of zero is not certain
+
+
+def test_an_accuracy_far_from_the_papers_does_not_hold():
+    values = {row: np.full(3, 55.0) for row in SMALL.rows}
+    found = Measured(values, {row: {} for row in values}, 3)
+    setting = replace(SMALL, published={"gap": 57.9, "boundary": 58.1}, within=3.0)
+    held = {cell.row: cell.holds for cell in label_only.rows(setting, found)}
+    assert (held["gap"], held["boundary"], held["noise"]) == (True, False, None)
+    assert all(cell.holds is None for cell in label_only.rows(replace(setting, within=None), found))
 
 
 def test_an_interval_is_that_of_student():

@@ -9,6 +9,8 @@ import pytest
 from engram.accounting import Laplace
 from engram.reproduce import renyi
 
+COLUMNS = ["pure", "strong composition", "Kairouz et al.", "Renyi, Mironov", "Renyi", "tight"]
+
 
 @pytest.mark.parametrize("mechanism", renyi.MECHANISMS, ids=lambda m: m.name)
 @pytest.mark.parametrize("times", [1, 200])
@@ -40,6 +42,17 @@ def test_an_under_reporting_peer_is_not_a_bound_to_stay_below(monkeypatch):
     assert high.holds is True
 
 
-def test_the_figure_has_a_line_for_each_guarantee():
-    root = ElementTree.fromstring(renyi.figure(renyi.MECHANISMS[0], "smoke"))
-    assert len(root.findall("{*}path")) == 6
+def test_the_figures_have_a_line_for_each_guarantee():
+    table = [cell for mechanism in renyi.MECHANISMS for times in (1, 100) for cell in renyi.composed(mechanism, times)]
+    drawn = renyi.figures(table)
+    assert sorted(drawn) == ["gaussian", "laplace", "randomised-response"]
+    assert [len(ElementTree.fromstring(drawn[name]).findall("{*}path")) for name in sorted(drawn)] == [5, 6, 6]
+
+
+def test_a_figure_shows_its_cells():
+    """The line of the largest epsilon ends highest."""
+    table = [cell for times in (1, 100) for cell in renyi.composed(renyi.MECHANISMS[1], times)]
+    text = renyi.figures([*table, *renyi.composed(renyi.MECHANISMS[0], 1), *renyi.composed(renyi.MECHANISMS[2], 1)])
+    paths = ElementTree.fromstring(text["laplace"]).findall("{*}path")
+    ends = {name: float(path.get("d").split()[-1]) for name, path in zip(COLUMNS, paths, strict=True)}
+    assert ends["pure"] < ends["strong composition"] <= ends["Kairouz et al."] < ends["Renyi, Mironov"] < ends["Renyi"]

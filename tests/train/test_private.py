@@ -14,7 +14,7 @@ from engram.models import MLP, SmallCNN
 from engram.seed import Seed
 from engram.train import SGD, Adam, CrossEntropy, Poisson, Private, Recipe, Stack, fit, fit_many
 from engram.train.loop import started
-from engram.train.private import clipped_sums, ghost_sums, instantiated_sums
+from engram.train.private import clipped_sums, ghost_sums, instantiated_sums, squared_norm
 from engram.train.steps import Batch
 
 RECIPE = Recipe(MLP(inputs=5, classes=3, width=7), epochs=2, optimiser=SGD(0.5), sampler=Poisson(0.25))
@@ -174,3 +174,11 @@ def test_it_learns_what_is_easy_and_forgets_who_taught_it():
 def test_impossible_steps_are_refused(knobs, told):
     with pytest.raises(ValueError, match=told):
         Private(**knobs)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
+def test_squared_norms_are_those_of_float64_at_any_scale(scale):
+    rows = torch.randn(4, 5, 512, generator=torch.Generator().manual_seed(0)) * scale
+    rows[0, 0] = 0.0
+    rows[1, 1, 1:] *= 1e-7
+    torch.testing.assert_close(squared_norm(rows), rows.double().square().sum(-1), rtol=2e-6, atol=0.0)

@@ -11,7 +11,7 @@ from engram.models import MLP, ResNet20
 from engram.seed import Seed
 from engram.train import SGD, CrossEntropy, FullBatch, Recipe, Update, fit, shared, summed
 from engram.train.loop import started
-from engram.train.sharing import passed
+from engram.train.sharing import passed, statistics, trainable
 
 RECIPE = Recipe(MLP(inputs=12, classes=5, width=16))
 
@@ -128,3 +128,43 @@ def test_an_update_that_does_not_fit_names_the_first_tensor(change, told):
 def test_a_senseless_update_is_refused(knobs, told):
     with pytest.raises(ValueError, match=told):
         Update((torch.zeros(1),), **knobs)
+
+
+def test_weights_before_and_after_are_an_update_in_any_form():
+    records, model = batch(), started(RECIPE, Seed(0))
+    told = shared(RECIPE, model, records, seed=Seed(0), rate=0.1, steps=3, dtype=torch.float64)
+    before = {name: w.double().numpy() for name, w in trainable(model).items()}
+    after = {name: before[name] + t.numpy() for name, t in zip(before, told.tensors, strict=True)}
+    backwards = dict(reversed(after.items()))
+    for one, other in ((before, backwards), (list(before.values()), list(after.values()))):
+        made = Update.between(one, other, rate=0.1, steps=3, batch=4)
+        assert (made.rate, made.steps, made.batch) == (0.1, 3, 4)
+        for a, b in zip(made.tensors, told.tensors, strict=True):
+            torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ([np.zeros(3)], [np.zeros(2)], r"tensor 0 is \(3,\) before and \(2,\) after"),
+        ([np.zeros(3)], [np.zeros(3)] * 2, "1 tensors before and 2 after"),
+        ({"a": np.zeros(3)}, {"b": np.zeros(3)}, "'a' is in one of them only"),
+        ({"a": np.zeros(3)}, [np.zeros(3)], "give both alike"),
+    ],
+)
+def test_weights_that_do_not_belong_together_are_refused(before, after, told):
+    with pytest.raises(ValueError, match=told):
+        Update.between(before, after, rate=0.1)
+
+
+def test_what_batch_norm_saw_is_shared_on_request_and_never_under_aggregation():
+    recipe = Recipe(ResNet20(classes=5))
+    records, model = batch(3, (3, 8, 8)), started(recipe, Seed(0)).train()
+    update = shared(recipe, model, records, seed=Seed(0), normalised=True)
+    given = model.conv1(torch.as_tensor(records.x))
+    torch.testing.assert_close(update.statistics[0], given.mean((0, 2, 3)))
+    torch.testing.assert_close(update.statistics[1], given.var((0, 2, 3), unbiased=False))
+    assert len(update.statistics) == 2 * 19
+    assert shared(recipe, model, records, seed=Seed(0)).statistics == ()
+    assert summed([update, update]).statistics == ()
+    assert statistics(started(RECIPE, Seed(0)), trainable(started(RECIPE, Seed(0))), torch.zeros(1, 12)) == ()

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from engram.access.handle import Handle, Knowledge, Lab
+from engram.access.handle import Handle, Knowledge, Lab, Unknown
 from engram.train.recipe import Loss
 from engram.train.sharing import Update, functional, left_by, trainable
+from engram.types import Evidence, Recovered
 
 
 class Gradients(Handle):
@@ -40,6 +41,13 @@ class Gradients(Handle):
     def device(self) -> torch.device:
         return self.update.tensors[0].device
 
+    def behind(self, told: int | None) -> int:
+        """The size of the batch: as the attack was told, or as the update says."""
+        records = told or self.update.batch
+        if records is None:
+            raise Unknown("the update does not say how many records are behind it; set the knob batch")
+        return records
+
     def exact(self) -> tuple[nn.Module, dict[str, Tensor], list[Tensor]]:
         """The model to be called with weights, these weights, and the shared tensors; all in float64."""
         model = functional(self.model).to(self.device, torch.float64)
@@ -50,21 +58,27 @@ class Gradients(Handle):
 
         Zero, but for rounding, for the true batch in any order; hence a certificate that needs no truth.
         """
-        model, weights, told = self.exact()
-        made = left_by(
-            model, self.loss, weights, exactly(x, self.device), exactly(y, self.device),
-            rate=self.update.rate, steps=self.update.steps,
-        )  # fmt: skip
-        return [float(relative([a], [b])) for a, b in zip(made, told, strict=True)]
+        return [float(relative([a], [b])) for a, b in zip(*self._made(x, y), strict=True)]
+
+    def by_tensor(self, said: Evidence) -> list[tuple[str, float]]:
+        """The residual of guessed records that come with their labels, tensor by tensor; of anything else, nothing."""
+        if not isinstance(said, Recovered) or said.kind != "record" or said.labels is None:
+            return []
+        left = self.residual(torch.as_tensor(said.guesses), torch.as_tensor(said.labels))
+        return list(zip(trainable(self.model), left, strict=True))
 
     def unexplained(self, x: Tensor, y: Tensor) -> float:
         """The residual over all tensors together."""
+        return float(relative(*self._made(x, y)))
+
+    def _made(self, x: Tensor, y: Tensor) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+        """What this batch leaves, and what was shared."""
         model, weights, told = self.exact()
         made = left_by(
             model, self.loss, weights, exactly(x, self.device), exactly(y, self.device),
             rate=self.update.rate, steps=self.update.steps,
         )  # fmt: skip
-        return float(relative(made, told))
+        return made, told
 
 
 def exactly(values: Tensor, device: torch.device) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Self, TypeVar
@@ -11,13 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from engram.data.dataset import Dataset
+from engram.data.fingerprints import fingerprint
 from engram.population import Answering, Asked, Population, paired, population
 from engram.seed import Seed
 from engram.signals import STANDARD, Signal, View, as_is, correct
 from engram.train.loop import rebuilt
 from engram.train.recipe import Recipe
 from engram.train.stack import Device
-from engram.types import Array, Bools, Chunks, Ints, Track, quiet
+from engram.types import Array, Arrays, Bools, Chunks, Floats, Ints, Piece, Track, quiet
 
 Answer = Callable[[Tensor], Tensor]  # records -> released probabilities, [record, class]
 
@@ -55,6 +57,7 @@ class Lab:
     seed: Seed
     chunks: Chunks
     device: Device = "cpu"
+    keep: bool = False  # the models too, so that all attacks, and all masks of their answers, share one training
 
 
 H = TypeVar("H")
@@ -147,6 +150,26 @@ class Candidates(Handle):
         ]
         return [Rehearsal(*one) for one in zip(played, modules, shadow.member, strict=True)]
 
+    def played(
+        self, shadows: int, play: Callable[[Self], Floats], *about: object, track: Track = quiet
+    ) -> tuple[Floats, Bools]:
+        """What the play yields on each shadow, [shadow, ...], and who was in it, [shadow, record].
+
+        What is played is kept under `about`, which must say all that `play` depends on: all targets that share their
+        shadows share it, and a run that was killed does not play it again.
+        """
+        rehearsals = functools.cache(lambda: self.rehearsals(shadows, track=track))
+        held = (self._recipe(), self.records, self.knowledge.others, self._lab.seed, type(self).__name__)
+        name = f"played/{fingerprint(*held, shadows, *about)}"
+        pieces = [Piece(f"{name}/{m}", {"shadow": m}) for m in range(shadows)]
+
+        def work(piece: Piece) -> Arrays:
+            one = rehearsals()[piece.part["shadow"]]
+            return {"told": play(one.handle), "member": one.member}
+
+        found = list(track(self._lab.chunks.run(pieces, work), "playing on shadows", shadows))
+        return np.stack([np.array(one["told"]) for one in found]), np.stack([np.array(one["member"]) for one in found])
+
     def _recipe(self) -> Recipe:
         if self.knowledge.recipe is None:
             raise Unknown(
@@ -165,6 +188,7 @@ class Candidates(Handle):
             asked=asked,
             records=len(self.records),
             device=self._lab.device,
+            keep=self._lab.keep,
             track=track,
         )
 

@@ -59,8 +59,8 @@ def _bounded(noise: Floats, rate: Floats, counts: Floats) -> Divergence:
     (q_at, q_edges), (s_at, s_edges) = _cells(q, n), _cells(s, n)
     named = q_at * len(s_edges) + s_at
     held = np.bincount(named, counts)
-    cells = np.flatnonzero(held)
-    held, cell = held[cells], np.searchsorted(cells, named)
+    cells, cell = np.flatnonzero(held), (np.cumsum(held > 0) - 1)[named]
+    held = held[cells]
     nodes, node = _corners(cells, len(s_edges))
     at_nodes = s_edges[nodes % len(s_edges)] ** -0.5, q_edges[nodes // len(s_edges)]
 

@@ -16,7 +16,7 @@ FURTHEST = 1e12
 ROUNDS = 30
 ENOUGH = 1e-11  # relative: neighbours on both sides no larger than this above the least
 NARROW = 1e-8
-EVENLY = np.linspace(0, 1, 8)[1:-1]  # across the bracket: a wall beside the least misleads the parabola
+EVENLY = np.linspace(0, 1, 16)[1:-1]  # across the bracket: a wall beside the least misleads the parabola
 ABOUT = np.array([-0.1, -0.01, -1e-4, 0.0, 1e-4, 0.01, 0.1])  # the parabola's top, in brackets
 
 

@@ -17,11 +17,13 @@ from engram import check
 from engram.types import Attack
 
 ATTACKS = {
+    "adversarial-confidence": "engram.attacks.adversarial:AdversarialConfidence",
     "augmentation": "engram.attacks.augmentation:Augmentation",
     "bag-of-labels": "engram.attacks.bag_of_labels:BagOfLabels",
     "bavaria": "engram.attacks.bavaria:BaVarIA",
     "boundary": "engram.attacks.boundary:Boundary",
     "calibrated-loss": "engram.attacks.calibrated:CalibratedLoss",
+    "calibrated-taylor": "engram.attacks.calibrated:CalibratedTaylor",
     "carlini-wagner": "engram.attacks.carlini_wagner:CarliniWagner",
     "combined": "engram.attacks.boundary:Combined",
     "confidence": "engram.attacks.thresholds:Confidence",
@@ -29,7 +31,9 @@ ATTACKS = {
     "deep-leakage": "engram.attacks.deep_leakage:DeepLeakage",
     "entropy": "engram.attacks.thresholds:Entropy",
     "gap": "engram.attacks.gap:Gap",
+    "inversion": "engram.attacks.inversion:Inversion",
     "inverting-gradients": "engram.attacks.inverting_gradients:InvertingGradients",
+    "largest-confidence": "engram.attacks.thresholds:LargestConfidence",
     "learned": "engram.attacks.learned:Learned",
     "linear-layer": "engram.attacks.linear_layer:LinearLayer",
     "lira": "engram.attacks.lira:LiRA",
@@ -41,6 +45,7 @@ ATTACKS = {
     "rmia": "engram.attacks.rmia:RMIA",
     "samia": "engram.attacks.learned:SAMIA",
     "spear": "engram.attacks.spear:Spear",
+    "stationarity": "engram.attacks.stationarity:Stationarity",
     "trees": "engram.attacks.learned:Trees",
     "yoqo": "engram.attacks.yoqo:YOQO",
 }

@@ -7,17 +7,17 @@ classifier of each class is a logistic regression that leans on the one over all
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 import torch
 
 from engram import check
-from engram.access import Labels
+from engram.access import Labels, OutOfQueries
 from engram.logistic import fitted
-from engram.measure.thresholds import best
 from engram.moved import copies
 from engram.seed import Seed
 from engram.types import Bools, Floats, Scores, Track, quiet
@@ -52,15 +52,32 @@ class Augmentation:
         if self.translation:
             wanted[f"translation by {self.translation}"] = {"translation": self.translation}
         moved = {variant: copies(x, **how) for variant, how in wanted.items()}
-        played = target.rehearsals(self.shadows, track=track)
-        member = np.stack([s.member for s in played])
+        asked = affordable(target, {variant: len(those) - 1 for variant, those in moved.items()})
+        played = {}
+        for variant, few in asked.items():
+            play, about = partial(right, moved=moved[variant][: 1 + few]), ("augmentation", wanted[variant], few)
+            played[variant] = target.played(self.shadows, play, *about, track=track)
         first = right(target, [x])  # asked once, and the first of every list of copies
         said = []
-        for variant, those in moved.items():
-            told = np.stack([right(s.handle, those) for s in played])  # [shadow, record, copy]
-            phi = np.concatenate([first, right(target, those[1:])], 1)
-            said.append(judged(phi, told, member, target, f"{variant}, {len(those)} copies"))
+        for variant, (told, member) in played.items():
+            few, all_ = 1 + asked[variant], len(moved[variant])
+            phi = np.concatenate([first, right(target, moved[variant][1:few])], 1) if few > 1 else first
+            cut = "" if few == all_ else f", of which the budget left {few}"
+            said.append(judged(phi, told, member, target, f"{variant}, {all_} copies{cut}"))
         return said
+
+
+def affordable(target: Labels, wanted: Mapping[str, int]) -> Mapping[str, int]:
+    """How many further copies of each record are asked: all, or as many as the budget leaves, the first variant first."""
+    left = target.left(len(target.records))
+    if left is None or left > sum(wanted.values()):
+        return wanted
+    if left < 1:
+        raise OutOfQueries("one query a record is needed at the least, and the budget leaves fewer")
+    found: dict[str, int] = {}
+    for variant, count in wanted.items():
+        found[variant] = min(count, left - 1 - sum(found.values()))
+    return {variant: count for variant, count in found.items() if count} or {next(iter(wanted)): 0}
 
 
 def judged(phi: Floats, told: Floats, member: Bools, target: Labels, variant: str) -> Scores:
@@ -68,7 +85,7 @@ def judged(phi: Floats, told: Floats, member: Bools, target: Labels, variant: st
     y, k = target.records.y, len(target.records.classes)
     model = fitted(told.reshape(-1, told.shape[-1]), member.ravel(), np.tile(y, len(told)), k)
     values = np.round(model(phi, y), 9)  # equal answers of one class are equal scores
-    return Scores(values, target.ids, values > best(np.round(model(told, y), 9), member), variant)
+    return Scores(values, target.ids, values > 0, variant)  # half of the records are members of a shadow
 
 
 def right(handle: Labels, moved: Sequence[torch.Tensor]) -> Floats:

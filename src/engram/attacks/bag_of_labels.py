@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from engram.access import Gradients, Unknown
+from engram.access import Gradients
 from engram.matching import counted_labels, met
 from engram.seed import Seed
 from engram.types import Recovered, Track, quiet
@@ -28,9 +28,7 @@ class BagOfLabels:
     batch: int | None = None
 
     def __call__(self, target: Gradients, *, seed: Seed, track: Track = quiet) -> Recovered:  # noqa: ARG002  draws nothing
-        records = self.batch or target.update.batch
-        if records is None:
-            raise Unknown("the update does not say how many records are behind it; set the knob batch")
+        records = target.behind(self.batch)
         last = met(target.model, target.shape)[-1]
         labels = (
             torch.repeat_interleave(counted_labels(target.update, target.model, target.shape, records)).cpu().numpy()

@@ -45,9 +45,8 @@ class CarliniWagner:
 
     def __call__(self, target: Weights, *, seed: Seed, track: Track = quiet) -> Scores:  # noqa: ARG002
         phi = self.distances(target)
-        shadows = target.rehearsals(self.shadows, track=track)
-        told = np.stack([self.distances(s.handle) for s in track(shadows, "distances of shadows", len(shadows))])
-        claims = phi > best(told, np.stack([s.member for s in shadows]))
+        told, member = target.played(self.shadows, self.distances, "carlini-wagner", self, track=track)
+        claims = phi > best(told, member)
         return Scores(phi, target.ids, claims, f"{self.searches} x {self.steps} steps")
 
     def distances(self, handle: Weights) -> Floats:

@@ -1,4 +1,4 @@
-"""Text, exactly, from a shared gradient of a causal transformer.
+"""Text, exactly, from a shared gradient of a transformer.
 
 Petrov, Dimitrov, Baader, Mueller, Vechev: DAGER: Exact Gradient Inversion for Large Language Models, 2024.
 The gradient of a linear layer is a sum of (.) x' over tokens, so its rows span what the layer was given (theorem 3.1).
@@ -6,7 +6,8 @@ Algorithm 1: the tokens of each position are those whose embedding lies in the s
 prefixes grow token by token as long as what the second attention layer is given lies in its span (section 4).
 Differs from the paper: the gradients of queries, keys and values are taken together, as the first position leaves none in
 the queries; the rank is where the spectrum has its gap and a vector counts as inside the span up to the middle of that
-gap, so no tolerance is set by hand.
+gap, so no tolerance is set by hand. Where the first layer allows one
+token at each position, as it mostly does for one sentence, that is the sentence, for encoders as well.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ GAP = 30.0  # between the smallest singular value that counts and the largest th
 
 @dataclass(frozen=True)
 class Dager:
-    """Every sentence of a batch, as long as all tokens together are fewer than the network is wide.
+    """Every sentence of a batch, as long as all tokens together are fewer than the network is wide; of an encoder, one.
 
     `first` and `second` name the linear layers that read the input of the first and of the second attention; left empty,
     they are the first linear layer that is met and its counterpart in the next block. `beam` bounds the prefixes kept.
@@ -56,6 +57,8 @@ class Dager:
             self._tokens(reader, inner, position, length)
             for position in track(range(length), "testing the vocabulary at each position", total=length)
         ]
+        if all(len(tokens) == 1 for tokens in allowed):
+            return _only(torch.cat(allowed)[None], reader, inner)
         outer = span(reader.rows(1))
         ranks = inner.basis.shape[1], outer.basis.shape[1]
         if ranks[1] < ranks[0]:
@@ -98,6 +101,12 @@ class Dager:
         parts = torch.split(sentences, max(1, self.at_once // (reader.width * sentences.shape[1])))
         found = [outer.distance(reader.given(part, 1)[:, -1]) for part in parts if len(part)]
         return torch.cat(found) if found else outer.basis.new_zeros(0)
+
+
+def _only(sentence: Tensor, reader: _Reader, inner: Span) -> Recovered:
+    """The one sentence that the first layer allows, [1, position]; what the network does behind it no longer matters."""
+    apart = inner.distance(reader.given(sentence, 0)[0]).max()[None].cpu().numpy()
+    return Recovered("text", sentence.cpu().numpy(), -apart, apart)
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ from engram.measure.ranks import ranked
 from engram.measure.roc import auc
 from engram.measure.thresholds import best, halfway
 from engram.seed import Seed
-from engram.types import Floats, Scores, Track, quiet
+from engram.types import Bools, Floats, Scores, Track, quiet
 
 STRENGTHS = (0.02, 0.05, 0.1, 0.2, 0.35, 0.6, 1.0)
 TUNING = 20  # copies of each record that a shadow is asked while the strength is tuned
@@ -52,19 +52,19 @@ class Noise:
     def __call__(self, target: Labels, *, seed: Seed, track: Track = quiet) -> list[Scores]:
         disturb = disturbance(target.numbers())
         queries, cut = _affordable(target, self.queries)
-        shadows = target.rehearsals(self.shadows, track=track)
-        member = np.stack([s.member for s in shadows])
 
-        def asked(handle: Labels, strength: float, copies: int) -> Floats:
-            return robust(handle, disturb, strength, copies, seed)
+        def played(strength: float, copies: int) -> tuple[Floats, Bools]:
+            def play(shadow: Labels) -> Floats:
+                return robust(shadow, disturb, strength, copies, seed)
+
+            return target.played(self.shadows, play, "noise", strength, copies, seed)
 
         def worth(strength: float) -> float:
-            told = np.stack([asked(s.handle, strength, min(TUNING, queries)) for s in shadows])
-            return auc(ranked(told, member))
+            return auc(ranked(*played(strength, min(TUNING, queries))))
 
         strength = self.strength or max(track(STRENGTHS, "tuning the noise"), key=worth)
-        told = np.stack([asked(s.handle, strength, queries) for s in shadows])
-        phi = asked(target, strength, queries)
+        told, member = played(strength, queries)
+        phi = robust(target, disturb, strength, queries, seed)
         values = phi - halfway(told, member)
         about = f"strength {strength:g}, {queries} queries"
         return [

@@ -1,7 +1,7 @@
 """Threshold attacks: one number of the answer, compared with a threshold that is set on shadow models.
 
 Yeom, Giacomelli, Fredrikson, Jha: Privacy Risk in Machine Learning, 2018 (confidence, equivalently loss).
-Salem, Zhang, Humbert, Berrang, Fritz, Backes: ML-Leaks, 2019 (entropy).
+Salem, Zhang, Humbert, Berrang, Fritz, Backes: ML-Leaks, 2019 (largest confidence, entropy).
 Song, Mittal: Systematic Evaluation of Privacy Risks of Machine Learning Models, 2021 (modified entropy; per class).
 Differs from the papers: thresholds maximise balanced accuracy over several shadows together, not over one.
 """
@@ -33,6 +33,21 @@ class Confidence:
     def __call__(self, target: Probabilities, *, seed: Seed, track: Track = quiet) -> list[Scores]:  # noqa: ARG002
         shadow = target.population(self.shadows, track=track)
         return compared(-target.signal(signals.loss)[0], -shadow.of(signals.loss), shadow, target)
+
+
+@dataclass(frozen=True)
+class LargestConfidence:
+    """Members are answered with more confidence in whatever label is answered. Needs no label; blind behind MemGuard."""
+
+    asks: ClassVar = Probabilities
+    question: ClassVar[str] = "membership"
+    paper: ClassVar[str] = "Salem et al. 2019"
+    shadows: int = 64
+
+    def __call__(self, target: Probabilities, *, seed: Seed, track: Track = quiet) -> list[Scores]:  # noqa: ARG002
+        shadow = target.population(self.shadows, track=track)
+        told = shadow.of(signals.doubt)
+        return compared(-target.signal(signals.doubt)[0], -told, shadow, target)
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,9 @@ def main(words: Sequence[str] | None = None) -> int:
         return _complain("stopped; what was finished is stored, and the same command goes on from there", INTERRUPTED)
     except (ValueError, TypeError, OSError, ImportError, _store_error()) as wrong:
         return _complain(str(wrong) or type(wrong).__name__, WRONG)
+    except (RuntimeError, MemoryError) as broke:  # torch says so of a model's own code, and of memory
+        told = (str(broke).splitlines() or [""])[0] or type(broke).__name__
+        return _complain(f"the computation broke off: {told}; what was finished is stored", WRONG)
     return _said(outcome, as_json)
 
 

@@ -14,13 +14,13 @@ from engram.clipping.replay import spread
 from engram.clipping.roster import Roster
 from engram.clipping.settings import Settings
 from engram.clipping.tape import ALL, Add, NotPrivate, Tape
-from engram.clipping.totals import Totals
+from engram.clipping.totals import Noise, Totals
 
 
 class Batch:
     """Begun by the first `backward` after a step, ended by the step."""
 
-    def __init__(self, roster: Roster, tape: Tape, settings: Settings, noise: torch.Generator | None) -> None:
+    def __init__(self, roster: Roster, tape: Tape, settings: Settings, noise: Noise) -> None:
         self.roster, self.tape, self.settings, self.noise = roster, tape, settings, noise
         self.trainable = roster.trainable()
         self.totals = Totals(self.trainable)
@@ -38,7 +38,7 @@ class Batch:
         """The flat buffer of all parameters; it begins as the noise."""
         if self._flat is None:
             settings = self.settings
-            noisy = self.noise is not None and settings.noise_multiplier > 0
+            noisy = bool(self.noise) and settings.noise_multiplier > 0
             deviation = settings.noise_multiplier * settings.clip_norm / settings.expected_batch if noisy else 0.0
             self._flat = self.totals.fresh(deviation, self.noise)
         return self._flat

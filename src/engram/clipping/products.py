@@ -11,9 +11,7 @@ import functools
 import torch
 from torch import Tensor
 
-HALVED = (
-    512  # from this many positions on, a Gram matrix is made of halves: it is symmetric, so a quarter is not needed
-)
+HALVED = {"cpu": 128, "cuda": 512}  # from so many positions on, a Gram matrix is made of halves: it is symmetric
 ROUNDING = {torch.float64: 2.0**-53, torch.float32: 2.0**-24}
 
 
@@ -50,7 +48,7 @@ def gram_matrix(one: Tensor, other: Tensor) -> Tensor:
 def gram(left: Tensor, right: Tensor) -> Tensor:
     """sum_{s,t} <l_s, l_t> <r_s, r_t> of each record."""
     positions = left.shape[1]
-    if positions < HALVED:
+    if positions < HALVED.get(left.device.type, HALVED["cuda"]):
         return total(gram_matrix(left, left).mul_(gram_matrix(right, right)))
     half = positions // 2
     (a, b), (x, y) = (left[:, :half], left[:, half:]), (right[:, :half], right[:, half:])

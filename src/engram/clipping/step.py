@@ -169,7 +169,7 @@ class Private:
     def _begun(self) -> Batch:
         """The logical batch under way."""
         if self._batch is None:
-            self._batch = Batch(self.roster, self.tape, self.settings, self._noise if self.ranks.first else None)
+            self._batch = Batch(self.roster, self.tape, self.settings, self._noise if self.ranks.first else ())
             self.roster.check_held(self._batch.trainable, self.optimiser)
         elif [id(p) for p in self.roster.trainable()] != [id(p) for p in self._batch.trainable]:
             raise NotPrivate(

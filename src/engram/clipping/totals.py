@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -12,7 +14,11 @@ from torch.nn import Parameter
 
 from engram.seed import Seed
 
+LANES = 8  # streams of noise on a processor, so that all cores draw, and draw the same however many they are
+WORTH_THREADS = 2**18  # numbers
 ALIGNED = 64  # numbers; so that vectorised kernels work on every view
+
+Noise: TypeAlias = tuple[torch.Generator, ...]
 
 
 class Totals:
@@ -30,11 +36,19 @@ class Totals:
             sizes[len(self.vectors) - 1] += -self.width % ALIGNED
         *self.starts, self.size = accumulate(sizes, initial=0)
 
-    def fresh(self, deviation: float, generator: torch.Generator | None) -> Tensor:
+    def fresh(self, deviation: float, lanes: Noise) -> Tensor:
         """A buffer of noise; of zeros where the deviation is 0."""
-        device = self.parameters[0].device
-        flat = torch.empty(self.size, dtype=self.dtype, device=device)
-        return flat.normal_(0.0, deviation, generator=generator) if deviation else flat.zero_()
+        flat = torch.empty(self.size, dtype=self.dtype, device=self.parameters[0].device)
+        if not deviation:
+            return flat.zero_()
+        parts, workers = flat.chunk(len(lanes)), min(len(lanes), torch.get_num_threads())
+        if workers > 1 and self.size >= WORTH_THREADS:
+            with ThreadPoolExecutor(workers) as pool:
+                list(pool.map(lambda part, lane: part.normal_(0.0, deviation, generator=lane), parts, lanes))
+        else:
+            for part, lane in zip(parts, lanes, strict=False):  # a small buffer has fewer parts
+                part.normal_(0.0, deviation, generator=lane)
+        return flat
 
     def views(self, flat: Tensor) -> dict[Parameter, Tensor]:
         """The part of each parameter, in its shape."""
@@ -56,11 +70,12 @@ class Totals:
         flat[: self.width].addmv_(lines.T, weights.to(self.dtype))
 
 
-def source(device: torch.device, simulated: Seed | None) -> torch.Generator:
+def source(device: torch.device, simulated: Seed | None) -> Noise:
     """The noise: seeded with 63 bits from the operating system, and nothing anybody could know; or, simulated, from a seed.
 
-    The generator behind it is torch's own (statistical, not cryptographic) and draws floating-point numbers; an adversary
+    The generators behind it are torch's own (statistical, not cryptographic) and draw floating-point numbers; an adversary
     who sees the lowest bits of exact noisy sums is outside what is promised.
     """
-    number = secrets.randbits(63) if simulated is None else simulated.child("noise").number
-    return torch.Generator(device).manual_seed(number)
+    lanes = LANES if device.type == "cpu" else 1
+    seeds = [secrets.randbits(63) if simulated is None else simulated.child("noise", i).number for i in range(lanes)]
+    return tuple(torch.Generator(device).manual_seed(seed) for seed in seeds)

@@ -18,6 +18,7 @@ from scipy.stats import binom
 
 from engram import check
 from engram.measure.rates import Claimed, at_least, at_most
+from engram.types import Bools, Floats
 
 LARGEST = 100.0  # no count of records tells an epsilon above this from infinity
 
@@ -50,6 +51,23 @@ def one_run(right: int, guesses: int, canaries: int, *, delta: float = 0.0, leve
         return as_lucky(right, guesses, canaries, epsilon, delta) - miss
 
     return _crossing(excess)
+
+
+def from_scores(
+    values: Floats, member: Bools, *, guesses: int | None = None, delta: float = 0.0, level: float = 0.95
+) -> float:
+    """From the scores of canaries that went into one training by a fair coin each; larger = more likely in.
+
+    The half of the guesses with the largest scores is guessed to be in, the half with the smallest to be out; by default
+    all are guessed. How many must be decided without the truth. Ties are broken by position, which the coins did not see.
+    """
+    check.same_length(values=values, member=member)
+    half = (len(values) if guesses is None else guesses) // 2
+    if not 0 <= half <= len(values) // 2:
+        raise ValueError(f"guesses must lie in [0, {len(values)}], the number of canaries, got {guesses}")
+    order = np.argsort(values, kind="stable")
+    right = int((~member[order[:half]]).sum() + member[order[len(order) - half :]].sum())
+    return one_run(right, 2 * half, len(values), delta=delta, level=level)
 
 
 def as_lucky(right: int, guesses: int, canaries: int, epsilon: float, delta: float) -> float:

@@ -54,6 +54,12 @@ def tpr_at(scores: Ranked, fpr: float) -> float:
     return int(scores.true_claims[_last(scores.false_claims, fpr, scores.n_others)]) / scores.n_members
 
 
+def lowest_at(scores: Ranked, fpr: float) -> float:
+    """The lowest score that may be claimed, with all above it, at a false positive rate of at most `fpr`; or infinity."""
+    claimed = int(_last(scores.false_claims, fpr, scores.n_others))
+    return float(scores.values[claimed - 1]) if claimed else math.inf
+
+
 def tpr_at_interval(scores: Ranked, fpr: float, *, seed: Seed, level: float = 0.95) -> Interval:
     """By a joint bootstrap that sets the threshold anew, and at least as wide as Clopper-Pearson at this threshold."""
     miss = (1 - check.fraction("level", level)) / 2

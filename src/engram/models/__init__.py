@@ -6,20 +6,23 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from engram.models.bert import BERT
     from engram.models.columns import MLP, ColumnFC, TanhFC
     from engram.models.densenet import DenseNet121
     from engram.models.gpt import GPT
-    from engram.models.images import VGG16BN, LabelOnlyCNN, LeNet, SmallCNN
+    from engram.models.images import VGG16BN, LabelOnlyCNN, LeNet, ReleasedCNN, SmallCNN
     from engram.models.resnet import ResNet18, ResNet20
     from engram.models.weights import load_weights, strip_prefix
 
 _PLACES = {
+    "BERT": "bert",
     "ColumnFC": "columns",
     "DenseNet121": "densenet",
     "GPT": "gpt",
     "LabelOnlyCNN": "images",
     "LeNet": "images",
     "MLP": "columns",
+    "ReleasedCNN": "images",
     "ResNet18": "resnet",
     "ResNet20": "resnet",
     "SmallCNN": "images",
@@ -30,6 +33,7 @@ _PLACES = {
 }
 
 __all__ = [
+    "BERT",
     "GPT",
     "MLP",
     "VGG16BN",
@@ -37,6 +41,7 @@ __all__ = [
     "DenseNet121",
     "LabelOnlyCNN",
     "LeNet",
+    "ReleasedCNN",
     "ResNet18",
     "ResNet20",
     "SmallCNN",

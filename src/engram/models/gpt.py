@@ -61,9 +61,9 @@ class Decoder(nn.Module):
 class Block(nn.Module):
     """Attention and a network of two layers, each added to what came in."""
 
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int, heads: int, *, causal: bool = True) -> None:
         super().__init__()
-        self.heads = heads
+        self.heads, self.causal = heads, causal
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.query, self.key, self.value = (nn.Linear(width, width) for _ in range(3))
         self.out = nn.Linear(width, width)
@@ -78,5 +78,5 @@ class Block(nn.Module):
         q, k, v = (
             f(h).view(*h.shape[:-1], self.heads, -1).transpose(-3, -2) for f in (self.query, self.key, self.value)
         )
-        mixed: Tensor = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        mixed: Tensor = functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
         return mixed.transpose(-3, -2).flatten(-2)

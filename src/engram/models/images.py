@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from engram import check
-from engram.models.layers import Channels, GlobalMean, image_net, whole
+from engram.models.layers import Channels, GlobalMean, activation_layer, image_net, whole
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,35 @@ class LeNet:
         for p in net.parameters():
             nn.init.uniform_(p, -self.spread, self.spread)
         return net
+
+
+@dataclass(frozen=True)
+class ReleasedCNN:
+    """The CIFAR-10 network of Balle, Cherubin, Hayes: Reconstructing Training Data with Informed Adversaries, 2022.
+
+    Table V: two 4 x 4 convolutions and a layer of ten units below the answers.
+
+    >>> sum(p.numel() for p in ReleasedCNN()().parameters())
+    55208
+    """
+
+    channels: int = 3
+    size: int = 32
+    classes: int = 10
+    activation: str = "elu"
+
+    def __post_init__(self) -> None:
+        whole(channels=self.channels, classes=self.classes)
+        check.at_least("size", self.size, 10)
+        activation_layer(self.activation)
+
+    def __call__(self) -> nn.Module:
+        side = (self.size - 4) // 2 + 1 - 3
+        return nn.Sequential(
+            nn.Conv2d(self.channels, 16, 4, 2), activation_layer(self.activation),
+            nn.Conv2d(16, 32, 4), activation_layer(self.activation),
+            nn.Flatten(), nn.Linear(32 * side * side, 10), activation_layer(self.activation), nn.Linear(10, self.classes),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

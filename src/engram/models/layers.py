@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,7 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "hardtanh": nn.Hardtanh,
     "identity": nn.Identity,
     "leaky_relu": nn.LeakyReLU,
+    "max(-0.5, x)": partial(nn.Threshold, -0.5, -0.5),
     "mish": nn.Mish,
     "relu": nn.ReLU,
     "selu": nn.SELU,

@@ -14,11 +14,14 @@ STYLE = """
 svg { font: 12px system-ui, sans-serif; background: #fcfbf9; }
 text { fill: #5c636b; } .axis { fill: #1f2328; } .grid { stroke: #e3dfd8; } path { fill: none; stroke-width: 2; }
 .s0 { stroke: #0f6e6a; } .s1 { stroke: #b4531c; } .s2 { stroke: #4b4aa8; } .s3 { stroke: #a8326e; }
+.s4 { stroke: #7a6a10; } .s5 { stroke: #5c636b; }
 @media (prefers-color-scheme: dark) {
   svg { background: #16181b; } text { fill: #a5aab0; } .axis { fill: #e4e3df; } .grid { stroke: #31353a; }
-  .s0 { stroke: #63c2bb; } .s1 { stroke: #e79a67; } .s2 { stroke: #a3a3f0; } .s3 { stroke: #ea8fbd; } }
+  .s0 { stroke: #63c2bb; } .s1 { stroke: #e79a67; } .s2 { stroke: #a3a3f0; } .s3 { stroke: #ea8fbd; }
+  .s4 { stroke: #d3c15a; } .s5 { stroke: #a5aab0; } }
 """
-COLOURS = 4
+COLOURS = 6
+DASHES = (None, "7 3", "2 3", "9 3 2 3")  # beside the colours, for whoever cannot tell those apart
 WIDTH, HEIGHT = 640, 420
 
 
@@ -31,23 +34,21 @@ class Series:
     y: Sequence[float]
 
 
-def lines(series: Sequence[Series], x_says: str, y_says: str) -> str:
-    """The chart as the text of an SVG file; both axes begin at 0."""
-    kept = [[(a, b) for a, b in zip(s.x, s.y, strict=True) if math.isfinite(b)] for s in series]
+def lines(series: Sequence[Series], x_says: str, y_says: str, *, log: bool = False) -> str:
+    """The chart as the text of an SVG file. Both axes begin at 0; with `log` both count factors of ten."""
+    kept = [_drawable(s, log) for s in series]
     if not any(kept):
         raise ValueError("there is nothing to draw: no value is finite; with noise 0 every epsilon is unbounded")
-    x = Scale(0.0, max(a for points in kept for a, _ in points) or 1.0, 64, WIDTH - 20)
-    y = Scale(0.0, max(b for points in kept for _, b in points) or 1.0, HEIGHT - 44, 30 + 18 * len(series))
-    drawn = [
-        charts.path([(x(a), y(b)) for a, b in points], f"s{i % COLOURS}") for i, points in enumerate(kept) if points
-    ]
+    x = _scale([a for points in kept for a, _ in points], 64, WIDTH - 20, log)
+    y = _scale([b for points in kept for _, b in points], HEIGHT - 44, 30 + 18 * len(series), log)
+    drawn = [charts.path([(x(a), y(b)) for a, b in points], *_look(i)) for i, points in enumerate(kept) if points]
     return tag(
         "svg",
         tag("style", Safe(STYLE)),
         charts.y_axis(y, _marks(y), x.start, x.end),
         charts.x_axis(x, _marks(x), y.start),
         drawn,
-        [_named(s.name, i, x.start) for i, s in enumerate(series)],
+        tag("g", [_named(s.name, i, x.start) for i, s in enumerate(series)]),
         charts.text(x.start, 16, y_says, "axis"),
         charts.text(x.end, HEIGHT - 8, x_says, "axis", "end"),
         xmlns="http://www.w3.org/2000/svg",
@@ -57,10 +58,30 @@ def lines(series: Sequence[Series], x_says: str, y_says: str) -> str:
     )
 
 
+def _drawable(series: Series, log: bool) -> list[charts.Point]:
+    points = zip(series.x, series.y, strict=True)
+    return [(a, b) for a, b in points if math.isfinite(b) and (min(a, b) > 0 or not log)]
+
+
+def _scale(values: Sequence[float], start: float, end: float, log: bool) -> Scale:
+    if not log:
+        return Scale(0.0, max(values) or 1.0, start, end)
+    low, high = min(values), max(values)
+    return Scale(low, high if high > low else 10 * low, start, end, log=True)
+
+
 def _marks(scale: Scale) -> list[tuple[float, str]]:
-    return [(v, f"{v:g}") for v in charts.round_numbers(scale.low, scale.high)]
+    if not scale.log:
+        return [(v, f"{v:g}") for v in charts.round_numbers(scale.low, scale.high)]
+    powers = range(math.floor(math.log10(scale.low)), math.ceil(math.log10(scale.high)) + 1)
+    places = [10.0**k * m for k in powers for m in ((1, 2, 5) if len(powers) < 4 else (1,))]
+    return [(v, f"{v:g}") for v in places if scale.low <= v <= scale.high]
+
+
+def _look(nth: int) -> tuple[str, str | None]:
+    return f"s{nth % COLOURS}", DASHES[nth % len(DASHES)]
 
 
 def _named(name: str, nth: int, left: float) -> list[Safe]:
     y = 34 + 18 * nth
-    return [charts.stroke(left, y - 4, left + 22, y - 4, f"s{nth % COLOURS}"), charts.text(left + 30, y, name)]
+    return [charts.path([(left, y - 4), (left + 30, y - 4)], *_look(nth)), charts.text(left + 38, y, name)]

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from engram.measure.recovery import error, matched
+from engram.measure.recovery import CERTAIN, error, matched
 from engram.report import pictures, words
 from engram.report.dossier import UNDEFENDED, Dossier
+from engram.report.layers import layers
 from engram.report.page import Child, Safe, figure, section, table, tag
 from engram.report.tables import Notes, title
 from engram.store import Told
@@ -43,9 +44,24 @@ def recovered(told: Dossier) -> Safe | None:
         "recovered",
         "What the weights gave away" if released else "What the update gave away",
         tag("p", f"{behind} No attack was shown any of them."),
+        _self_test(told),
         _table(told),
+        layers(told),
         *(_pairs(told, one, records) for one in _best(told)),
     )
+
+
+def _self_test(told: Dossier) -> Safe | None:
+    """Whether the records are the batch behind the update, as far as the model and its loss can tell."""
+    if "self_test" not in told.responses:
+        return None
+    left = float(np.asarray(told.responses["self_test"]))
+    fits = f"Self-test: these records leave the shared update, to a relative residual of {left:.0e}."
+    odd = (
+        f"Self-test: these records do not leave the shared update; the relative residual is {left:.2g}. It was altered on "
+        "the way, as by noise, or another model, loss or preparation of the records made it; then what follows says little."
+    )
+    return tag("p", fits if left < CERTAIN else odd)
 
 
 def _table(told: Dossier) -> Safe:

@@ -100,6 +100,7 @@ td b { font-weight: 600; }
   list-style: none; padding: 0; margin: 0; max-width: none;
   display: grid; grid-template-columns: repeat(auto-fill, minmax(12.5rem, 1fr)); gap: 1.2rem; }
 .cards li { margin: 0; background: var(--card); border-radius: 8px; padding: 1rem; font-size: 0.82rem; }
+.cards img + img { margin-top: 0.5rem; }
 .cards img, .hidden { display: block; width: 6rem; height: 6rem; border-radius: 4px; object-fit: contain; }
 .cards img { image-rendering: pixelated; background: #000; }
 .hidden { display: grid; place-items: center; border: 1px dashed var(--faint); color: var(--faint); }
@@ -121,7 +122,7 @@ svg .name { fill: var(--ink); }
 svg line, svg path, svg circle { vector-effect: non-scaling-stroke; }
 .forest { width: 10rem; max-width: 100%; }
 .swatch { width: 1.9rem; margin-top: 0.3rem; }
-.grid line, line.grid { stroke: var(--hair); }
+line.grid { stroke: var(--hair); }
 .base { stroke: var(--faint); }
 .band { fill: var(--ink); opacity: 0.045; }
 .guessing, .chance { stroke: var(--faint); stroke-dasharray: 1.5 3.5; stroke-linecap: round; fill: none; stroke-width: 1.4; }

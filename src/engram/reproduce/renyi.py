@@ -7,10 +7,11 @@ Peers: Opacus 1.6.0, dp-accounting 0.6.0, autodp 0.2, where they are installed.
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +42,7 @@ TRAININGS: dict[Scale, tuple[tuple[float, float, int], ...]] = {
     "paper": MANY,
 }  # noise multiplier, rate, steps
 ROUNDING = 1 + 1e-9
+OPACUS_ORDERS: Any = [1 + x / 10 for x in range(1, 100)] + list(range(12, 64))  # its accountant's default
 
 
 @dataclass(frozen=True)
@@ -89,17 +91,20 @@ def _with_tight(row: str, event: Event, renyi: float, times: int) -> Iterator[Ce
     yield Cell(row, "tight", None, bracket.upper, bracket.lower, bracket.upper, times)
 
 
-def figure(mechanism: Mechanism, scale: Scale = "paper") -> str:
-    """Epsilon against the number of answers by each kind of guarantee, as the text of an SVG file."""
+def figures(table: Sequence[Cell]) -> dict[str, str]:
+    """For each mechanism, epsilon against the number of answers by each kind of guarantee, as the text of an SVG file."""
     from engram.report.alone import Series, lines
 
-    found: dict[str, list[tuple[int, float]]] = {}
-    for times in TIMES[scale]:
-        for cell in composed(mechanism, times):
-            if cell.ours is not None:
-                found.setdefault(cell.column, []).append((times, cell.ours))
-    series = [Series(name, *zip(*points, strict=True)) for name, points in found.items()]
-    return lines(series, "answers", f"epsilon at delta {DELTA:g}: {mechanism.name}")
+    drawn = {}
+    for mechanism in MECHANISMS:
+        found: dict[str, list[tuple[int, float]]] = {}
+        for cell in table:
+            if cell.row.startswith(f"{mechanism.name}, ") and cell.ours is not None:
+                found.setdefault(cell.column, []).append((cell.n, cell.ours))
+        series = [Series(name, *zip(*points, strict=True)) for name, points in found.items()]
+        says = f"epsilon at delta {DELTA:g}: {mechanism.name}"
+        drawn[mechanism.name.split(",")[0].replace(" ", "-").lower()] = lines(series, "answers", says, log=True)
+    return drawn
 
 
 def against_peers(noise: float, rate: float, steps: int) -> Iterator[Cell]:
@@ -129,10 +134,16 @@ def against_peers(noise: float, rate: float, steps: int) -> Iterator[Cell]:
 def _opacus(noise: float, rate: float, steps: int, delta: float) -> float:
     from opacus.accountants.analysis import rdp
 
-    orders: Any = [1 + x / 10 for x in range(1, 100)] + list(range(12, 64))
-    spent = rdp.compute_rdp(q=rate, noise_multiplier=noise, steps=steps, orders=orders)
-    epsilon, _ = rdp.get_privacy_spent(orders=orders, rdp=spent, delta=delta)
+    epsilon, _ = rdp.get_privacy_spent(orders=OPACUS_ORDERS, rdp=steps * _opacus_step(noise, rate), delta=delta)
     return float(epsilon)
+
+
+@functools.lru_cache(1)
+def _opacus_step(noise: float, rate: float) -> Any:
+    """Its curve of one step, which it multiplies by their number."""
+    from opacus.accountants.analysis import rdp
+
+    return rdp.compute_rdp(q=rate, noise_multiplier=noise, steps=1, orders=OPACUS_ORDERS)
 
 
 def _dp_accounting(noise: float, rate: float, steps: int, delta: float) -> float:

@@ -88,8 +88,7 @@ def ghost_sums(models: Stack, loss: Loss, batch: Batch, clip_norm: float) -> lis
     there = losses if batch.present is None else losses * batch.present
     backward = torch.autograd.grad(there.sum(), [layer.y for layer in taken])
     squares = sum(
-        (layer.x.double().square().sum(-1) + layer.biased) * g.double().square().sum(-1)
-        for layer, g in zip(taken, backward, strict=True)
+        (squared_norm(layer.x) + layer.biased) * squared_norm(g) for layer, g in zip(taken, backward, strict=True)
     )
     share = factor(torch.as_tensor(squares), clip_norm).to(losses.dtype)[..., None]
     sums: dict[str, Tensor] = {}
@@ -99,6 +98,13 @@ def ghost_sums(models: Stack, loss: Loss, batch: Batch, clip_norm: float) -> lis
         sums[f"{layer.name}weight"] = (g * share).mT @ layer.x
         sums[f"{layer.name}bias"] = (g * share).sum(1)
     return [sums[name] for name in models.flat.leaves]
+
+
+def squared_norm(rows: Tensor) -> Tensor:
+    """Over the last axis, in float64. Each row is scaled first, so float32 neither overflows nor drops what counts."""
+    top = rows.abs().amax(-1, keepdim=True).clamp_min(torch.finfo(rows.dtype).tiny)
+    scaled: Tensor = (rows / top).square().sum(-1).double() * top[..., 0].double().square()
+    return scaled
 
 
 def instantiated_sums(models: Models, loss: Loss, batch: Batch, clip_norm: float) -> list[Tensor]:

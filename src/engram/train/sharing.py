@@ -8,7 +8,7 @@ Differs from the paper: each local step takes all records of the participant, in
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from engram import check
 from engram.data.dataset import Dataset
@@ -24,6 +25,7 @@ from engram.train.loop import seeded
 from engram.train.recipe import Loss, Recipe
 
 Weights = dict[str, Tensor]
+Parts = Sequence[Any] | Mapping[str, Any]  # arrays or tensors
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,9 +40,10 @@ class Update:
     batch: int | None = None  # records behind it, if the adversary is told
     rate: float | None = None
     steps: int = 1
+    statistics: tuple[Tensor, ...] = ()  # of batch-norm layers on this batch, if shared: mean, variance, mean, ...
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "tensors", tuple(t.detach() for t in self.tensors))
+        object.__setattr__(self, "tensors", tuple(torch.as_tensor(t).detach() for t in self.tensors))
         check.at_least("steps", self.steps, 1)
         if self.batch is not None:
             check.at_least("batch", self.batch, 1)
@@ -48,6 +51,25 @@ class Update:
             check.positive("rate", self.rate)
         elif self.steps > 1:
             raise ValueError(f"{self.steps} local steps change the weights by a rate; say which, with rate=...")
+
+    @classmethod
+    def between(cls, before: Parts, after: Parts, *, rate: float, steps: int = 1, batch: int | None = None) -> Update:
+        """From a participant's weights before and after its local steps, as lists of arrays or tensors or by name.
+
+        Federated-learning frameworks hand over such lists, in the model's order: give the trainable parameters' only.
+
+        >>> import numpy as np
+        >>> told = Update.between([np.zeros(3)], [np.ones(3)], rate=0.1)
+        >>> told.gradient[0].tolist()
+        [-10.0, -10.0, -10.0]
+        """
+        pairs = list(zip(_parts(before, before), _parts(after, before), strict=True))
+        for k, (a, b) in enumerate(pairs):
+            if a.shape != b.shape:
+                raise ValueError(
+                    f"tensor {k} is {tuple(a.shape)} before and {tuple(b.shape)} after; give the same model's"
+                )
+        return cls(tuple(b.double() - a.double() for a, b in pairs), batch, rate, steps)
 
     @property
     def gradient(self) -> tuple[Tensor, ...]:
@@ -77,6 +99,21 @@ class Update:
             )
 
 
+def _parts(given: Parts, like: Parts) -> list[Tensor]:
+    """The tensors, in the order of `like` where both go by name."""
+    if isinstance(given, Mapping):
+        names = list(like) if isinstance(like, Mapping) else list(given)
+        if set(names) != set(given):
+            odd = sorted(set(names) ^ set(given))[0]
+            raise ValueError(f"the weights before and after must have the same names; {odd!r} is in one of them only")
+        given = [given[name] for name in names]
+    elif isinstance(like, Mapping):
+        raise ValueError("the weights before go by name and those after do not; give both alike")
+    elif len(given) != len(like):
+        raise ValueError(f"{len(like)} tensors before and {len(given)} after; give the same model's")
+    return [torch.as_tensor(t) for t in given]
+
+
 def trainable(model: nn.Module) -> Weights:
     return {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
 
@@ -87,6 +124,23 @@ def functional(model: nn.Module) -> nn.Module:
     if model.training:
         torch.func.replace_all_batch_norm_modules_(model)
     return model
+
+
+def statistics(model: nn.Module, weights: Weights, x: Tensor) -> tuple[Tensor, ...]:
+    """Mean and variance of what each batch-norm layer is given, channel by channel, in the order in which x meets them."""
+    found: list[Tensor] = []
+
+    def note(_: nn.Module, given: tuple[Tensor, ...]) -> None:
+        rows = given[0].transpose(0, 1).flatten(1)  # [channel, value]
+        found.extend((rows.mean(1), rows.var(1, unbiased=False)))
+
+    hooks = [m.register_forward_pre_hook(note) for m in model.modules() if isinstance(m, _BatchNorm)]
+    try:
+        functional_call(model, weights, (x,))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return tuple(found)
 
 
 def mean_loss(model: nn.Module, loss: Loss, weights: Weights, x: Tensor, y: Tensor) -> Tensor:
@@ -126,8 +180,12 @@ def shared(
     rate: float | None = None,
     steps: int = 1,
     dtype: torch.dtype | None = None,
+    normalised: bool = False,
 ) -> Update:
-    """The update that a participant with these records shares, with what the recipe does to it on the way."""
+    """The update that a participant with these records shares, with what the recipe does to it on the way.
+
+    With `normalised`, what its batch-norm layers saw is shared as well, as where their running statistics are averaged.
+    """
     model = functional(model)
     model = model if dtype is None else model.to(dtype)
     weights = trainable(model)
@@ -136,7 +194,8 @@ def shared(
     x = x.to(some.dtype) if x.is_floating_point() else x
     y = torch.as_tensor(records.y, device=some.device)
     found = left_by(model, recipe.loss, weights, x, y, rate=rate, steps=steps)
-    return Update(passed(recipe, found, seed), len(records), rate, steps)
+    seen = statistics(model, weights, x) if normalised else ()
+    return Update(passed(recipe, found, seed), len(records), rate, steps, tuple(t.detach() for t in seen))
 
 
 def passed(recipe: Recipe, tensors: Sequence[Tensor], seed: Seed) -> tuple[Tensor, ...]:
@@ -157,4 +216,4 @@ def summed(updates: Sequence[Update]) -> Update:
         raise ValueError("updates of different rates or steps cannot be added; give them the same")
     total: Any = sum(size or 0 for size in sizes)
     parts = zip(*(tuple(t * (u.batch or 0) / total for t in u.tensors) for u in updates), strict=True)
-    return replace(first, tensors=tuple(torch.stack(part).sum(0) for part in parts), batch=total)
+    return replace(first, tensors=tuple(torch.stack(part).sum(0) for part in parts), batch=total, statistics=())

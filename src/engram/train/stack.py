@@ -17,7 +17,7 @@ from torch.func import functional_call, vmap
 
 ELEMENTWISE = (
     nn.ReLU, nn.ELU, nn.GELU, nn.Tanh, nn.Sigmoid, nn.SELU, nn.SiLU, nn.Softplus, nn.LeakyReLU, nn.Identity,
-    nn.Hardtanh, nn.Softsign, nn.Mish, nn.CELU, nn.ReLU6, nn.Hardswish,
+    nn.Hardtanh, nn.Softsign, nn.Mish, nn.CELU, nn.ReLU6, nn.Hardswish, nn.Threshold,
 )  # fmt: skip
 
 NARROW = 64  # outputs of a layer; on a processor a wider one is faster as a product for each model
@@ -126,6 +126,13 @@ class Stack:
         """Parameters and buffers by name, each [model, ...]; views, not copies."""
         return self._weights
 
+    def wearing(self, leaves: dict[str, Tensor]) -> Stack:
+        """The same models with other trainable weights, [model, ...] each, which may be part of a graph."""
+        other = copy.copy(self)
+        other.flat = copy.copy(self.flat)
+        other.flat.leaves = leaves
+        return other
+
     def _through(self, module: nn.Module, name: str, x: Tensor, shared: bool) -> tuple[Tensor, bool]:
         """The module applied to all models, and whether the result is still the same for all of them."""
         if type(module) is nn.Sequential:
@@ -145,12 +152,15 @@ class Stack:
         bias = self.flat.leaves.get(f"{name}bias", self._fixed.get(f"{name}bias"))  # [model, out]
         flat = x.flatten(0, -2) if shared else x.flatten(1, -2)
         if shared and (weight.is_cuda or weight.shape[1] < NARROW):  # one matrix product over all models
-            turned = weight.flatten(0, 1).T
-            wide = flat @ turned if bias is None else torch.addmm(bias.flatten(), flat, turned)  # [record, model * out]
-            y: Tensor = wide.view(-1, *weight.shape[:2]).transpose(0, 1)  # [model, record, out]
+            wide = weight.flatten(0, 1)
+            y = wide @ flat.T if bias is None else torch.addmm(bias.flatten()[:, None], wide, flat.T)
+            y = y.view(*weight.shape[:2], -1).mT  # [model, record, out], each unit's answers side by side
         else:
             flat = flat.expand(self.count, *flat.shape) if shared else flat
-            y = torch.bmm(flat, weight.mT) if bias is None else torch.baddbmm(bias[:, None], flat, weight.mT)
+            if flat.stride(-1) == 1:
+                y = torch.bmm(flat, weight.mT) if bias is None else torch.baddbmm(bias[:, None], flat, weight.mT)
+            else:  # a layout is kept, since every change of it is a copy
+                y = (weight @ flat.mT if bias is None else torch.baddbmm(bias[..., None], weight, flat.mT)).mT
         y = y.reshape(self.count, *(x.shape[:-1] if shared else x.shape[1:-1]), y.shape[-1])
         if self.taken is not None:
             self.taken.append(Taken(name, x.detach(), y, bias is not None))
