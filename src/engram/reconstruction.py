@@ -9,7 +9,7 @@ unit that hardly any record switches on would drown the rest; no perceptual or d
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from engram.train.optimisers import Cosine
 from engram.train.stack import Device
 from engram.types import Array, Floats, Track, quiet
 
-FAR = 5.0  # deviations
+FAR = 5.0  # deviations; beyond, a unit that hardly any record switches on drowns the rest
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class Study:
     batch: int = 128
     kind: str = "mlp"  # or "cnn", with Adam and weight decay, as for CIFAR-10
     start: Mapping[str, Tensor] | None = None
+    far: float = FAR  # no input is shown further out than this
 
     def recipe(self, inputs: int, shape: tuple[int, ...], records: Tensor) -> Recipe:
         mlp = self.kind == "mlp"
@@ -60,6 +61,7 @@ class Reconstructing:
     kept: Array  # [input] which parameters it is shown
     shape: tuple[int, ...]
     device: Device
+    far: float = FAR
 
     def __call__(self, weights: Floats) -> Floats:
         rows = torch.as_tensor(self.standard(weights), device=self.device)
@@ -68,7 +70,7 @@ class Reconstructing:
     def standard(self, weights: Floats) -> Array:
         """[model, input], each input with mean 0 and deviation 1 over the shadows, and none far out"""
         rows = (weights[:, self.kept] - self.mean[self.kept]) / self.scale[self.kept]
-        return np.clip(rows, -FAR, FAR).astype(np.float32)
+        return np.clip(rows, -self.far, self.far).astype(np.float32)
 
 
 def learned(
@@ -85,12 +87,12 @@ def learned(
     """A reconstructor of these shadows."""
     mean, scale = weights.mean(0, dtype=np.float64), weights.std(0, dtype=np.float64)
     told = scale > 1e-7 * np.abs(mean).clip(1e-3) if shown is None else shown & (scale > 1e-7 * np.abs(mean).clip(1e-3))
-    made = Reconstructing(nn.Identity(), mean, scale, np.flatnonzero(told), records.shape[1:], device)
+    made = Reconstructing(nn.Identity(), mean, scale, np.flatnonzero(told), records.shape[1:], device, study.far)
     if like is not None:
-        made = Reconstructing(like.module, like.mean, like.scale, like.kept, records.shape[1:], device)
+        made = replace(like, shape=records.shape[1:], device=device)
     rows = made.standard(weights)
     names = tuple(map(str, range(len(rows))))
     image = torch.as_tensor(records.astype(np.float32), device=device)
     recipe = study.recipe(rows.shape[1], records.shape[1:], image)
     module = fit(recipe, Dataset(rows, np.arange(len(rows)), names), seed=seed, device=device, track=track)
-    return Reconstructing(module, made.mean, made.scale, made.kept, records.shape[1:], device)
+    return replace(made, module=module)

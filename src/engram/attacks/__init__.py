@@ -37,6 +37,7 @@ ATTACKS = {
     "learned": "engram.attacks.learned:Learned",
     "linear-layer": "engram.attacks.linear_layer:LinearLayer",
     "lira": "engram.attacks.lira:LiRA",
+    "mnemonist": "engram.attacks.mnemonist:Mnemonist",
     "modified-entropy": "engram.attacks.thresholds:ModifiedEntropy",
     "noise": "engram.attacks.noise:Noise",
     "outliers": "engram.attacks.outliers:Outliers",

@@ -12,6 +12,7 @@ PAPERS = {
     "deep-leakage": "engram.reproduce.deep_leakage",
     "informed-adversary": "engram.reproduce.informed_adversary",
     "label-only": "engram.reproduce.label_only",
+    "mnemonist": "engram.reproduce.mnemonist",
     "private-language": "engram.reproduce.private_language",
     "renyi": "engram.reproduce.renyi",
 }
