@@ -156,7 +156,7 @@ def fine_tuned(
     public: Public, how: Tuning, loss: LossOf, records: int, delta: float, seed: Seed, device: str, classes: int = 0
 ) -> Any:
     """A model after `how.steps` private steps on Poisson samples of the records."""
-    model = public.model(seed, scratch=how.method == "from scratch", classes=classes).to(device)
+    model = public.model(seed, scratch=how.method == "from scratch", classes=classes)
     model = started(Recipe(lambda: METHODS[how.method](model)), seed.child("adapter")).to(device).train()
     private = clipping.private(
         model, optimiser_of(model, how, seed), noise_multiplier=noise_of(how, records, delta),
