@@ -111,7 +111,8 @@ def audit(
     refused: list[Finding] = []
     for defence in (UNDEFENDED, *plan.defences):
         arm = defended(target, defence, plan, store) if defence else target
-        store.respond(run.id, {f"correct/{defence}": _correct(arm)})
+        if target.release is None:  # else each record has a model of its own
+            store.respond(run.id, {f"correct/{defence}": _correct(arm)})
         for name in plan.attacks or ():
             if not store.told(run.id, attack=name, defence=defence):
                 refused += _attacked(arm, name, defence, plan, run, store, track)

@@ -113,8 +113,8 @@ def test_answers_that_stop_being_numbers_are_no_scores(wrong, tmp_path):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--attacks", "lirra"), "no attack is called 'lirra'; did you mean lira? Known: augmentation, bag-of-labels,"),
-        (("--attacks", "zzz"), "no attack is called 'zzz'. Known: augmentation, bag-of-labels,"),
+        (("--attacks", "lirra"), "no attack is called 'lirra'; did you mean lira? Known: adversarial-confidence,"),
+        (("--attacks", "zzz"), "no attack is called 'zzz'. Known: adversarial-confidence,"),
         (("--defences", "l3"), "no defence is called 'l3'; did you mean l2? Known: adversarial-regularisation, "),
         (("--set", "lira.shadow=8"), "no knob of lira is called 'shadow'; did you mean shadows? Known: mode, shadows"),
         (("--set", "rmia.shadows=8"), "no attack or defence of this audit is called 'rmia'"),

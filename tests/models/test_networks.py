@@ -94,7 +94,7 @@ def test_normalisation_is_part_of_the_network_and_not_of_its_weights():
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_every_activation_is_built(activation):
-    assert any(type(m) is ACTIVATIONS[activation] for m in MLP(4, 2, 3, activation=activation)())
+    assert any(type(m) is type(ACTIVATIONS[activation]()) for m in MLP(4, 2, 3, activation=activation)())
 
 
 def test_dropout_is_built_where_it_is_asked_for():

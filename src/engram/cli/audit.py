@@ -16,7 +16,16 @@ if TYPE_CHECKING:
     from engram.target import Target
     from engram.types import Finding
 
-SHOWN = ("auc", "tpr@0.01", "accuracy_members", "accuracy_non_members", "labels_right", "psnr", "certificate")
+SHOWN = (
+    "auc",
+    "tpr@0.01",
+    "accuracy_members",
+    "accuracy_non_members",
+    "labels_right",
+    "beats_nearest",
+    "psnr",
+    "certificate",
+)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,22 +81,12 @@ def told(done: Run, found: Sequence[Finding]) -> dict[str, Any]:
     }
 
 
-def _level(found: Sequence[Finding]) -> str:
-    from engram.report.verdict import verdict
-
-    shares = [f for f in found if f.metric.startswith("recovered@") and not f.defence]
-    if shares:
-        known = [f.value for f in shares if f.value is not None]
-        return "unknown" if not known else "records" if any(known) else "no records"
-    return verdict(f for f in found if f.attack and not f.defence).level
-
-
 def words(store: Store, done: Run, report: str, held: Sequence[str]) -> str:
-    from engram.report.conclusion import HEADLINES
+    from engram.report.conclusion import HEADLINES, headline
 
     found = store.findings(done.id)
     shown = [f for f in found if f.metric in SHOWN or f.metric.startswith("recovered@")]
-    lines = [tables.findings(shown), "", HEADLINES[_level(found)]]
+    lines = [tables.findings(shown), "", HEADLINES[headline(found)[0]]]
     lines += [f"run {done.id} in {store.path}: everything that was measured is shown by: engram show {done.id}"]
     lines += [f"report: {report}"] if report else []
     lines += [f"held: {rule}" for rule in held]

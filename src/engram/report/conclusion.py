@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from engram.report import words
 from engram.report.dossier import UNDEFENDED, Dossier
 from engram.report.page import Child, Safe, tag
@@ -18,15 +20,14 @@ HEADLINES = {
     "weights": "These weights give away the record that they were trained on.",
     "no weights": "No attack recovered a record from these weights.",
 }
+RECOVERED, BEATEN = "recovered@", "beats_nearest"
 STEPS = {"nothing": "nothing found", "trace": "a trace", "gives away": "gives away who was in it"}
 
 
 def conclusion(told: Dossier) -> Safe:
     """The verdict in words, where it stands between nothing and much, and the rule it came from."""
-    if "missing_records" in told.responses:
-        return _of_records(told, "beats_nearest", " weights", "told more than the nearest record held about")
-    if any(f.metric.startswith("recovered@") for f in told.findings):
-        return _of_records(told, "recovered@", " records", "recovered")
+    if any(f.metric.startswith(RECOVERED) for f in told.findings):
+        return _of_records(told)
     rule = Rule()
     found = verdict(told.of_arm(UNDEFENDED), rule)
     steps = [tag("li", STEPS[level], class_="here" if level == found.level else None) for level in LEVELS]
@@ -48,15 +49,28 @@ def _contradictions(told: Dossier) -> list[Finding]:
     return sorted(loud, key=lambda f: -(f.value or 0))
 
 
-def _of_records(told: Dossier, metric: str, what: str, did: str) -> Safe:
-    """The attack that recovered most. What is recovered from an update is recovered, so no interval decides that.
+def headline(findings: Iterable[Finding]) -> tuple[str, Finding | None]:
+    """Which of the headlines these findings have earned, and the finding that it rests on where records were sought.
 
-    Of weights, a guess may lie nearer than any record held by chance: the interval must lie above one half.
+    What is recovered from an update is recovered, so no interval decides that. Of weights, a guess may lie nearer than any
+    record held by chance: the interval must lie above one half.
     """
-    shares = [f for f in told.of_arm(UNDEFENDED) if f.metric.startswith(metric) and f.value is not None]
-    best = max(shares, key=lambda f: f.value or 0, default=None)
-    found = best is not None and (best.value or 0) > 0 and (metric == "recovered@" or (best.low or 0) > 0.5)
-    headline = "unknown" if best is None else what.strip() if found else f"no{what}"
+    plain = [f for f in findings if f.attack and not f.defence]
+    if not any(f.metric.startswith(RECOVERED) for f in plain):
+        return verdict(plain).level, None
+    released = [f for f in plain if f.metric == BEATEN]
+    tried = [f for f in released or plain if f.metric.startswith((BEATEN, RECOVERED)) and f.value is not None]
+    best = max(tried, key=lambda f: f.value or 0, default=None)
+    if best is None:
+        return "unknown", None
+    found = (best.low or 0) > 0.5 if released else bool(best.value)
+    what = "weights" if released else "records"
+    return what if found else f"no {what}", best
+
+
+def _of_records(told: Dossier) -> Safe:
+    earned, best = headline(told.findings)
+    did = "told more than the nearest record held about" if best and best.metric == BEATEN else "recovered"
     said = (
         "Every attack of the plan was refused; the reasons are below."
         if best is None
@@ -65,13 +79,13 @@ def _of_records(told: Dossier, metric: str, what: str, did: str) -> Safe:
     )
     no_proof = (
         "That no attack of this plan recovered a record is not proof that none could."
-        if headline.startswith("no ")
+        if earned.startswith("no ")
         else ""
     )
     return tag(
         "section",
         tag("h2", "Verdict", class_="eyebrow"),
-        tag("p", HEADLINES[headline], class_="verdict"),
+        tag("p", HEADLINES[earned], class_="verdict"),
         tag("p", said),
         tag("p", no_proof) if no_proof else None,
         id="verdict",
