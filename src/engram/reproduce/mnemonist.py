@@ -29,10 +29,10 @@ from engram.types import Array, Arrays, Floats, Ints, Piece
 
 PUBLISHED = ((0.2040, 0.1738), (0.2705, 0.2385), (0.0908, 0.0730), (0.1315, 0.1158))
 DROP = 100 * float(np.mean([1 - after / before for before, after in PUBLISHED]))
-GUIDE = "explained"  # the importance whose losses are told run by run; chosen before any was measured
+GUIDE = "explained"  # the importance whose losses are told run by run; the default of the attack
 CONTROL = 2.0  # per cent: as good as nothing
 NOISES = (0.0, 0.5, 2.0)  # deviations, in units of that which a record gives to the median parameter
-TOLD = 2.0  # at which the four runs are told: where the plain losses are nearest to the published ones
+TOLD = 2.0  # at which the four runs are told
 
 
 @dataclass(frozen=True)
