@@ -7,7 +7,7 @@ import argparse
 from engram.cli import asking, audit
 from engram.cli.outcome import Outcome
 
-DEFENCES = ("early-stopping", "private")
+DEFENCES = ("private",)
 PRIVATE = ("private.rate=1.0", "private.noise_multiplier=2.0")  # all records in every step: few steps, so it ends soon
 
 
