@@ -20,6 +20,7 @@ from engram.train.steps import Plain
 from engram.types import Array, Arrays, Floats, Ints, Track, quiet
 
 WEIGHTS = Asked(signals=(), weights=True)
+TRIES = 3  # labels of a guess
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,14 +126,28 @@ class Informed(Handle):
 
         Left over: the distance of the released weights from those of a model trained with the guess, in units of their
         distance from a model trained without. Near zero, the guess is what was trained on; at one, it explains nothing.
+        The labels tried are those of the records most like the guess.
         """
-        classes, released = len(self.fixed.classes), self.weights
-        reach = np.linalg.norm(released - self.without(), axis=1)
-        left = np.empty((classes, len(guesses)))
-        for label in track(range(classes), "retraining with the guesses", total=classes):
-            made = self.trained(replace(self.fixed, x=guesses, y=np.full(len(guesses), label)))
-            left[label] = np.linalg.norm(made - released, axis=1) / np.maximum(reach, np.finfo(float).tiny)
-        return left.argmin(0), left.min(0)
+        likely, targets = self._likely(guesses), self.weights
+        reach = np.linalg.norm(targets - self.without(), axis=1)
+        left = np.empty(likely.shape)
+        for k in track(range(likely.shape[1]), "retraining with the guesses", total=likely.shape[1]):
+            made = self.trained(replace(self.fixed, x=guesses, y=likely[:, k]))
+            left[:, k] = np.linalg.norm(made - targets, axis=1) / np.maximum(reach, np.finfo(float).tiny)
+        best = left.argmin(1)
+        return likely[np.arange(len(likely)), best], left.min(1)
+
+    def _likely(self, guesses: Array) -> Ints:
+        """The few classes whose nearest held record is nearest to each guess, [guess, try]"""
+        held = [self.fixed] if self.knowledge.others is None else [self.fixed, self.knowledge.others]
+        x, y = (
+            np.concatenate([each.x for each in held]).reshape(-1, guesses[0].size),
+            np.concatenate([e.y for e in held]),
+        )
+        far = np.full((len(guesses), len(self.fixed.classes)), np.inf)
+        for k, guess in enumerate(np.asarray(guesses).reshape(len(guesses), -1)):
+            np.minimum.at(far[k], y, ((x - guess) ** 2).sum(1))
+        return np.argsort(far, 1, kind="stable")[:, :TRIES]
 
     def _seed(self, *names: str | int) -> Seed:
         return self._lab.seed.child("informed", *names)
