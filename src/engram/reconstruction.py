@@ -81,7 +81,8 @@ def learned(
     seed: Seed,
     device: Device = "cpu",
     shown: Array | None = None,  # [parameter] true for those that it may see
-    like: Reconstructing | None = None,  # one to go on from: its standards are kept
+    like: Reconstructing
+    | None = None,  # one to go on from: its inputs and their scale are kept, about a mean of these shadows
     track: Track = quiet,
 ) -> Reconstructing:
     """A reconstructor of these shadows."""
@@ -89,7 +90,7 @@ def learned(
     told = scale > 1e-7 * np.abs(mean).clip(1e-3) if shown is None else shown & (scale > 1e-7 * np.abs(mean).clip(1e-3))
     made = Reconstructing(nn.Identity(), mean, scale, np.flatnonzero(told), records.shape[1:], device, study.far)
     if like is not None:
-        made = replace(like, shape=records.shape[1:], device=device)
+        made = replace(like, mean=mean, shape=records.shape[1:], device=device)
     rows = made.standard(weights)
     names = tuple(map(str, range(len(rows))))
     image = torch.as_tensor(records.astype(np.float32), device=device)

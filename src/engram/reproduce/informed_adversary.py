@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from scipy.stats import t as student
 
+from engram.access import Informed
 from engram.accounting.reconstruction import success
 from engram.data.dataset import Dataset
 from engram.defences import defence
@@ -197,7 +198,10 @@ def _longer(bench: Bench, size: Size, here: World) -> Iterator[Cell]:
 
 
 def _another_fixed_set(bench: Bench, size: Size, here: World, made: Callable[[str], Recipe]) -> Iterator[Cell]:
-    """Figure 11: a reconstructor of one fixed set, fine-tuned on few shadows of another, against one from scratch."""
+    """Figure 11: a reconstructor of one fixed set, fine-tuned on few shadows of another, against one from scratch.
+
+    Its inputs are taken about where the other set leads: the mean of its shadows, or with none the model without a record.
+    """
     if not size.few:
         return
     half = len(here.public) // 2
@@ -206,16 +210,17 @@ def _another_fixed_set(bench: Bench, size: Size, here: World, made: Callable[[st
     study = Study(size.study["width"], epochs=size.study["epochs"])
     seed = bench.seed.child("transfer")
 
-    def shadows(w: World, name: str) -> tuple[Floats, Floats, Dataset]:
+    def shadows(w: World, name: str) -> tuple[Informed, Floats, Dataset]:
         handle = seen(bench, released(bench, w, made("elu"), name), name)
         shadow = handle.shadows(half, track=bench.track)
-        return handle.weights, shadow.weights, shadow.records
+        return handle, shadow.weights, shadow.records
 
     _, first, records = shadows(here, "one fixed set")
     whole = learned(first, records.x, study, seed=seed)
-    weights, second, records = shadows(there, "another fixed set")
+    handle, second, records = shadows(there, "another fixed set")
+    weights = handle.weights
     for few in size.few:
-        tuned = whole
+        tuned = replace(whole, mean=handle.without().astype(np.float64))
         if few:
             start = {k: w.detach().clone() for k, w in whole.module.state_dict().items()}
             tuned = learned(second[:few], records.x[:few], replace(study, start=start), seed=seed, like=whole)
