@@ -307,7 +307,8 @@ import engram.store, time
 keep = engram.store.Store.keep
 def slowly(self, *args):
     keep(self, *args)
-    open("kept", "a").write("x")
+    with open("kept", "a") as f:
+        f.write("x")
     time.sleep({pause})
 engram.store.Store.keep = slowly
 import engram.train.plan
@@ -323,7 +324,10 @@ def test_an_interrupted_audit_says_how_to_go_on_and_ends_with_identical_findings
         [*COMMAND, *map(str, words)], cwd=tmp_path, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:  # fmt: skip
         until = time.monotonic() + 60
-        while not (tmp_path / "kept").exists() and time.monotonic() < until:
+        kept = tmp_path / "kept"
+        while (
+            not (kept.exists() and kept.read_text()) and time.monotonic() < until
+        ):  # written and closed: now it sleeps
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
