@@ -321,7 +321,9 @@ def test_an_interrupted_audit_says_how_to_go_on_and_ends_with_identical_findings
     words = ("audit", target_file, "--attacks", "gap,lira", "--set", "lira.shadows=12")
     target_file.write_text(SLOW.format(pause=30) + text)
     with subprocess.Popen(
-        [*COMMAND, *map(str, words)], cwd=tmp_path, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*COMMAND, *map(str, words)], cwd=tmp_path, env=ENVIRONMENT, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # whoever runs the tests may have it ignored
     ) as process:  # fmt: skip
         until = time.monotonic() + 60
         kept = tmp_path / "kept"
